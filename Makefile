@@ -95,9 +95,8 @@ man: build ## write the man pages into build/man
 	'$(RELEASE)/understudy' man build/man
 	'$(RELEASE)/ckptd' man build/man
 
-generate: ## write the generated sources and docs/calls.md from the call table
+generate: ## write the generated sources and documents from the tables
 	$(CARGO) run --quiet -p understudy-table --example generate
-	$(CARGO) run --quiet -p understudy-table --example support-table > docs/calls.md
 
 examples: setup ## build the example programs into build/examples
 	@$(IN_ENV) $(MAKE) -j "$$(nproc)" -C c-examples OUT='$(CURDIR)/build/examples'

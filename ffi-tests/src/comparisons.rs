@@ -134,7 +134,8 @@ impl Outcome {
         self.check(
             false,
             &format!(
-                "{what} differs from the native run: {} bytes instead of {}, first at byte {at} (line {line})\n  got:    {:?}\n  native: {:?}",
+                "{what} differs from the native run: {} bytes instead of {}, first at byte {at} \
+                 (line {line})\n  got:    {:?}\n  native: {:?}",
                 own.len(),
                 native.len(),
                 around(own),

@@ -152,7 +152,8 @@ impl Daemon {
     }
 }
 
-/// A spare of no job. It says that it lives until this is dropped, however long a test waits for its turn.
+/// A spare of no job. It says that it lives until this is dropped, however long a test waits for
+/// its turn.
 pub struct StrangeSpare {
     _end: Sender<()>,
 }
@@ -192,7 +193,8 @@ pub fn spares_chosen(events: &Path) -> Vec<SpareChoice> {
     choices.flatten().collect()
 }
 
-/// Takes every client on a socket, and answers whatever it says with the same bytes. It lives as long as the test.
+/// Takes every client on a socket, and answers whatever it says with the same bytes. It lives as
+/// long as the test.
 pub fn pretend(socket: &Path, answer: Vec<u8>) {
     let listener = UnixListener::bind(socket).expect("the directory is ours");
     std::thread::spawn(move || {

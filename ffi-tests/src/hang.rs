@@ -4,7 +4,8 @@ use crate::processes;
 use std::fmt::Write;
 use std::process::Command;
 
-/// Of each process: its threads with their states, what they wait for in the kernel, and, where there is a debugger, their stacks.
+/// Of each process: its threads with their states, what they wait for in the kernel, and, where
+/// there is a debugger, their stacks.
 pub fn describe(pids: impl IntoIterator<Item = u32>) -> String {
     let mut text = String::new();
     for pid in pids {

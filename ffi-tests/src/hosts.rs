@@ -1,5 +1,6 @@
-//! Several hosts on one machine, made of namespaces: each with a network, a name, processes, /dev/shm and a temporary
-//! directory of its own, joined by a bridge. They have no names outside and end with this process, however it ends.
+//! Several hosts on one machine, made of namespaces: each with a network, a name, processes,
+//! /dev/shm and a temporary directory of its own, joined by a bridge. They have no names outside
+//! and end with this process, however it ends.
 
 use crate::place;
 use std::io::{BufRead, BufReader, Read};
@@ -85,7 +86,8 @@ impl Hosts {
             Ok(_) => true,
             Err(reason) => {
                 place::skip(&format!(
-                    "several hosts need namespaces of network, names, mounts and processes (root): {reason}"
+                    "several hosts need namespaces of network, names, mounts and processes \
+                     (root): {reason}"
                 ));
                 false
             }

@@ -2,23 +2,19 @@
 
 mod command;
 mod run;
+mod start;
 
-use crate::autogroup;
 use crate::hosts::Hosts;
 use crate::kill::{Kill, Trigger};
-use crate::outcome::Outcome;
 use crate::place::{self, Launcher};
 use crate::processes;
-use crate::slurm::{Slurm, Srun};
-use run::Run;
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
+use crate::slurm::Srun;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Duration;
 
-/// After this long a job is taken to hang. Machines stand still at times: 46 s of one processor, said the kernel of one.
+/// After this long a job is taken to hang. Machines stand still at times: 46 s of one processor,
+/// said the kernel of one.
 const LIMIT: Duration = Duration::from_secs(150);
 
 /// A file of this name in the working directory is the launcher's standard input.
@@ -262,7 +258,8 @@ impl Job {
         self
     }
 
-    /// With TCP only, of MPICH: hosts of a test are one machine for UCX, whose shared memory they are not, and it does not think of bridges.
+    /// With TCP only, of MPICH: hosts of a test are one machine for UCX, whose shared memory they
+    /// are not, and it does not think of bridges.
     pub fn ucx_by_tcp(self) -> Job {
         self.env("UCX_TLS", "tcp,self")
             .env("UCX_TCP_BRIDGE_ENABLE", "y")
@@ -299,147 +296,4 @@ impl Job {
             self.tcp
         )
     }
-
-    /// Runs the job in a directory of its own, and waits until nothing of it is left.
-    ///
-    /// # Panics
-    /// If it cannot be started.
-    pub fn run(mut self) -> Outcome {
-        self.attempt()
-    }
-
-    /// Runs the job, which may be run again.
-    pub(crate) fn attempt(&mut self) -> Outcome {
-        let _turn = place::turn();
-        self.run_in(place::directory())
-    }
-
-    /// Runs another job at the same time.
-    ///
-    /// # Panics
-    /// If one cannot be started.
-    pub fn run_beside(mut self, other: impl FnOnce() -> Job + Send) -> [Outcome; 2] {
-        let _turn = place::turn();
-        std::thread::scope(|scope| {
-            let other = scope.spawn(|| other().run_in(place::directory()));
-            [
-                self.run_in(place::directory()),
-                other.join().expect("it has been started"),
-            ]
-        })
-    }
-
-    /// Runs a job for each row, all at the same time: they wait for the most part.
-    ///
-    /// # Panics
-    /// If one cannot be started.
-    pub fn run_each<Row: Sync>(rows: &[Row], make: impl Fn(&Row) -> Job + Sync) -> Vec<Outcome> {
-        let _turn = place::turn();
-        std::thread::scope(|scope| {
-            let run = |row| {
-                let make = &make;
-                scope.spawn(move || make(row).run_in(place::directory()))
-            };
-            let running: Vec<_> = rows.iter().map(run).collect();
-            let ended = running
-                .into_iter()
-                .map(|job| job.join().expect("it has been started"));
-            ended.collect()
-        })
-    }
-
-    /// Runs the job in the directory of an earlier one, which has it no more.
-    ///
-    /// # Panics
-    /// If it cannot be started.
-    pub fn run_after(mut self, before: &mut Outcome) -> Outcome {
-        let _turn = place::turn();
-        self.run_in(
-            before
-                .root
-                .take()
-                .expect("nobody else has taken the directory"),
-        )
-    }
-
-    fn run_in(&mut self, root: tempfile::TempDir) -> Outcome {
-        autogroup::turn_off();
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        for name in ["work", "events"] {
-            std::fs::create_dir_all(root.path().join(name)).expect("the directory is writable");
-        }
-        for (name, text) in &self.inputs {
-            std::fs::write(root.path().join("work").join(name), text)
-                .expect("the directory is writable");
-        }
-        let mark = format!(
-            "{}-{}",
-            std::process::id(),
-            COUNT.fetch_add(1, Ordering::Relaxed)
-        );
-        let hosts =
-            (!self.slots.is_empty()).then(|| Hosts::new(&self.slots).expect("there can be hosts"));
-        if let Some(hosts) = hosts.as_ref().filter(|_| !self.racks.is_empty()) {
-            let file = root.path().join("racks");
-            let line = |(host, rack): (usize, &u32)| format!("{} rack{rack}\n", hosts.name(host));
-            let lines: String = self.racks.iter().enumerate().map(line).collect();
-            std::fs::write(&file, lines).expect("the directory is writable");
-            self.set_env("UNDERSTUDY_DOMAIN", &file.to_string_lossy());
-        }
-        let slurm = hosts
-            .as_ref()
-            .zip(self.slurm)
-            .map(|(hosts, mpi)| (Slurm::on(hosts), mpi));
-        if let Some((slurm, mpi)) = &slurm {
-            self.srun = Some(slurm.srun(mpi));
-        }
-        let mut command = self.command(root.path(), &mark, hosts.as_ref());
-        let stream =
-            |name| File::create(root.path().join(name)).expect("the directory is writable");
-        let input = File::open(root.path().join("work").join(STANDARD_INPUT));
-        command
-            .stdin(input.map_or_else(
-                |_| Stdio::null(),
-                |input| {
-                    if self.launcher == Launcher::Ckptd {
-                        piped(input)
-                    } else {
-                        input.into()
-                    }
-                },
-            ))
-            .stdout(stream("stdout"))
-            .stderr(stream("stderr"));
-        let line = format!("{command:?}");
-        let (started, began) = (Instant::now(), SystemTime::now());
-        let child = command
-            .spawn()
-            .unwrap_or_else(|error| panic!("{line}: {error}"));
-        let mut run = Run {
-            child,
-            mark,
-            hosts,
-            size: self.workers + self.spares,
-            is_guarded: self.layer,
-            ranks: BTreeMap::new(),
-            relay_mark: String::new(),
-            shared_memory: BTreeSet::new(),
-            mapped_at: None,
-            killed: Vec::new(),
-            began,
-        };
-        let status = run.attend(root.path(), self, started);
-        let wall = started.elapsed();
-        let left_behind = run.left_behind();
-        drop(slurm);
-        Outcome::new(root, line, status, wall, run.killed, left_behind)
-    }
-}
-
-/// What mpirun makes of its standard input, and ckptd's launcher leaves as it is: a pipe.
-fn piped(mut input: File) -> Stdio {
-    let (read, mut write) = std::io::pipe().expect("there are descriptors");
-    // Whoever does not read all of it has closed it by the end.
-    std::thread::spawn(move || std::io::copy(&mut input, &mut write));
-    read.into()
 }

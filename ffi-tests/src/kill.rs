@@ -21,7 +21,8 @@ pub enum Trigger {
     Commit { rank: u32, epoch: u64 },
     /// The copies of all of so many workers are without what can be rebuilt.
     JustThinned { workers: u32 },
-    /// The same, found out so many times, and an epoch has been committed since: what a dead process leaves is without it, too.
+    /// The same, found out so many times, and an epoch has been committed since: what a dead
+    /// process leaves is without it, too.
     Thinned { workers: u32, times: usize },
     /// So many workers do without copies of what can be rebuilt themselves.
     OwnThinned { workers: u32 },

@@ -1,4 +1,5 @@
-//! Runs MPI jobs with and without understudy, kills ranks at chosen moments, and compares what the jobs wrote.
+//! Runs MPI jobs with and without understudy, kills ranks at chosen moments, and compares what the
+//! jobs wrote.
 //!
 //! ```text
 //!   Job::new(program, arguments)   what is run: workers, spares, settings, files it writes
@@ -10,16 +11,20 @@
 //! - [`job`]: a job and its run; [`outcome`]: what came of it; `comparisons`: with another run;
 //! - [`hosts`]: several hosts on one machine; [`slurm`]: a batch system; [`users`]: several users;
 //! - [`kill`]: moments of death; [`processes`]: /proc; [`living`]: who lives under guardians;
-//! - [`command`]: the `understudy` command; [`daemon`]: `ckptd serve`; [`plain`]: commands outside of mpirun; [`verdicts`]: many runs, one verdict;
+//! - [`command`]: the `understudy` command; [`daemon`]: `ckptd serve`; [`plain`]: commands outside
+//!   of mpirun; [`verdicts`]: many runs, one verdict;
 //! - [`thin`]: copies without static data; [`hang`]: what a job is doing that does not end;
 //! - [`older`]: the distribution's Open MPI, and Fortran programs;
 //! - [`root_file_system`]: other distributions;
 //! - [`libraries`]: programs of the distribution's libraries;
-//! - [`place`]: where products, MPI and example programs are; [`programs`]: those programs with their arguments.
+//! - [`place`]: where products, MPI and example programs are; [`programs`]: those programs with
+//!   their arguments.
 //!
-//! Jobs need the machine for themselves, so test programs take turns (a lock file); those of `jobs` may run beside each other. Environment:
-//! `UNDERSTUDY_LIB_DIR`: directory of libunderstudy.so; `FFI_TESTS_SEED`: repeats the random moments of an earlier run;
-//! `FFI_TESTS_KEEP=1`: the directories of all jobs stay; `FFI_TESTS_ALL=1`: all rows of the tables of variants, see [`few`].
+//! Jobs need the machine for themselves, so test programs take turns (a lock file); those of `jobs`
+//! may run beside each other. Environment: `UNDERSTUDY_LIB_DIR`: directory of libunderstudy.so;
+//! `FFI_TESTS_SEED`: repeats the random moments of an earlier run; `FFI_TESTS_KEEP=1`: the
+//! directories of all jobs stay; `FFI_TESTS_ALL=1`: all rows of the tables of variants, see
+//! [`few`].
 
 mod autogroup;
 pub mod command;

@@ -1,4 +1,5 @@
-//! Programs that are linked with libraries of the distribution, built with its Open MPI 4.1: HDF5, netCDF, PETSc, and MPI's C++ bindings.
+//! Programs that are linked with libraries of the distribution, built with its Open MPI 4.1: HDF5,
+//! netCDF, PETSc, and MPI's C++ bindings.
 
 use crate::job::Job;
 use crate::older::older;
@@ -26,7 +27,8 @@ fn petsc() -> Option<PathBuf> {
         .find(|build| build.join("include/petscksp.h").is_file())
 }
 
-/// Compiles a source of `programs/libraries`, once; `None`, which is said, if the compiler is not there.
+/// Compiles a source of `programs/libraries`, once; `None`, which is said, if the compiler is not
+/// there.
 ///
 /// # Panics
 /// If it cannot be compiled.

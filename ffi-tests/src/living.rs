@@ -14,7 +14,8 @@ pub fn launcher(first: &Ranks) -> Option<u32> {
     processes::parent(guardian)
 }
 
-/// The processes of the program that live, those that have come later among them, by their numbers; and how many lines they have printed.
+/// The processes of the program that live, those that have come later among them, by their numbers;
+/// and how many lines they have printed.
 pub fn look(first: &Ranks, program: &str) -> (BTreeMap<u32, u32>, usize) {
     let Some(launcher) = launcher(first) else {
         return Default::default();
@@ -40,7 +41,8 @@ pub fn beside_work(pid: u32) -> Option<PathBuf> {
     work.parent().map(PathBuf::from)
 }
 
-/// What the name of a job has in it that a launcher has given it, by one of its guardians: its own number, or the launcher's pid.
+/// What the name of a job has in it that a launcher has given it, by one of its guardians: its own
+/// number, or the launcher's pid.
 pub fn job_mark(guardian: u32) -> String {
     let [_, environment] = processes::words(guardian);
     let value = |name: &str| {

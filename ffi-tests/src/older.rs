@@ -1,4 +1,5 @@
-//! The distribution's older Open MPI (4.1) with its launcher, and Fortran programs that are linked with its bindings.
+//! The distribution's older Open MPI (4.1) with its launcher, and Fortran programs that are linked
+//! with its bindings.
 
 use crate::job::Job;
 use crate::place::{self, Launcher};

@@ -101,7 +101,8 @@ impl Outcome {
         names
     }
 
-    /// Names in the job's temporary directory that neither the job nor this crate has a use for any more.
+    /// Names in the job's temporary directory that neither the job nor this crate has a use for any
+    /// more.
     pub fn temporary_files(&self) -> Vec<String> {
         let known = ["work", "events", "stdout", "stderr", place::DISK];
         let names = std::fs::read_dir(self.path(""))
@@ -273,7 +274,8 @@ impl Outcome {
         }
     }
 
-    /// Whether a worker was killed when all had met in MPI_Finalize. Of what the program does after that something may be missing.
+    /// Whether a worker was killed when all had met in MPI_Finalize. Of what the program does after
+    /// that something may be missing.
     pub fn has_died_at_the_end(&self) -> bool {
         let status = self.status.and_then(|status| status.code());
         let told = |line: &&str| line.contains("died of signal 9 in or after MPI_Finalize");
@@ -329,7 +331,8 @@ impl Outcome {
         self.assert_sound();
     }
 
-    /// No rank has ended for an error of the layer itself: its death could be recovered from, and not be noticed otherwise.
+    /// No rank has ended for an error of the layer itself: its death could be recovered from, and
+    /// not be noticed otherwise.
     #[track_caller]
     fn assert_sound(&self) {
         let is_error = |line: &&str| line.contains("internal error");

@@ -40,7 +40,8 @@ pub fn product(name: &str) -> PathBuf {
     ] {
         assert!(
             directory.join(part).is_file(),
-            "{} is missing; run `make build`, or set UNDERSTUDY_LIB_DIR to the directory that has it",
+            "{} is missing; run `make build`, or set UNDERSTUDY_LIB_DIR to the directory that has \
+             it",
             directory.join(part).display()
         );
     }
@@ -93,7 +94,8 @@ pub fn test_program(name: &str) -> PathBuf {
     built("programs", name)
 }
 
-/// A Fortran program of this crate, `programs/fortran/NAME.f90` or `NAME.f`, if a compiler was there.
+/// A Fortran program of this crate, `programs/fortran/NAME.f90` or `NAME.f`, if a compiler was
+/// there.
 pub fn fortran_program(name: &str) -> Option<PathBuf> {
     let path = workspace().join(format!("build/programs/fortran-{name}"));
     path.is_file().then_some(path)
@@ -134,14 +136,16 @@ pub fn skip(reason: &str) {
 /// # Panics
 /// If there is none on the PATH.
 pub fn mpirun() -> PathBuf {
-    on_path("mpirun")
-        .expect("there is no mpirun on the PATH; run the tests by `make test`, or after eval \"$(make -s env)\"")
+    on_path("mpirun").expect(
+        "there is no mpirun on the PATH; run the tests by `make test`, or after eval \
+            \"$(make -s env)\"",
+    )
 }
 
 /// Writes an executable file.
 ///
-/// Another process opens `path`: one that another thread starts meanwhile would keep a descriptor of this process for writing, and the
-/// file could not be executed (ETXTBSY, execve(2)).
+/// Another process opens `path`: one that another thread starts meanwhile would keep a descriptor
+/// of this process for writing, and the file could not be executed (ETXTBSY, execve(2)).
 ///
 /// # Panics
 /// If it cannot be written.
@@ -176,7 +180,8 @@ pub fn mpich_program(name: &str) -> Option<PathBuf> {
     compiled_by_mpich("mpicc", &source)
 }
 
-/// A LAMMPS for MPICH whose styles compute with OpenMP threads; `None`, with the reason printed, if it is not installed.
+/// A LAMMPS for MPICH whose styles compute with OpenMP threads; `None`, with the reason printed, if
+/// it is not installed.
 pub fn threaded_lammps() -> Option<PathBuf> {
     let versions = std::fs::read_dir(workspace().join(".env/python/lib"));
     let program = |version: std::fs::DirEntry| version.path().join("site-packages/lammps/lmp");
@@ -241,7 +246,8 @@ fn has_mpich() -> bool {
     is_there
 }
 
-/// A C or Fortran program of this crate, `programs/SOURCE`, made by the compilers of Debian's MPICH; `None` if they are not installed, which is said.
+/// A C or Fortran program of this crate, `programs/SOURCE`, made by the compilers of Debian's
+/// MPICH; `None` if they are not installed, which is said.
 ///
 /// # Panics
 /// If it cannot be compiled.
@@ -358,8 +364,8 @@ fn is_side_by_side() -> bool {
     name.is_some_and(|(name, _)| name == SIDE_BY_SIDE)
 }
 
-/// Waits until no other test of this machine's user is at work; jobs would disturb each other's timing. Those of
-/// [`SIDE_BY_SIDE`] do not mind.
+/// Waits until no other test of this machine's user is at work; jobs would disturb each other's
+/// timing. Those of [`SIDE_BY_SIDE`] do not mind.
 ///
 /// # Panics
 /// If the lock file cannot be opened.

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-/// The variable by which the processes of a job are recognised; understudy hides its own from the program.
+/// The variable by which the processes of a job are recognised; understudy hides its own from the
+/// program.
 pub const MARK: &str = "FFI_TEST_ID";
 
 /// A process of a job.
@@ -80,7 +81,8 @@ pub fn state(pid: u32) -> Option<String> {
     stat(pid).map(|fields| fields[0].clone())
 }
 
-/// How long the living threads of a process have been on a core, to the nanosecond (proc(5), schedstat).
+/// How long the living threads of a process have been on a core, to the nanosecond (proc(5),
+/// schedstat).
 pub fn processor_time(pid: u32) -> Option<Duration> {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
     let time = |thread: std::fs::DirEntry| -> Option<u64> {
@@ -118,8 +120,9 @@ pub fn marked(mark: &str) -> Vec<Process> {
         .collect()
 }
 
-/// The ranks among marked processes: those with a rank that a guardian has started, or the launcher, which is marked and without a rank.
-/// Children of a rank inherit its variables, and may be orphans by now.
+/// The ranks among marked processes: those with a rank that a guardian has started, or the
+/// launcher, which is marked and without a rank. Children of a rank inherit its variables, and may
+/// be orphans by now.
 pub fn ranks(processes: &[Process], guarded: bool) -> BTreeMap<u32, Process> {
     let launchers: BTreeSet<u32> = processes
         .iter()
@@ -181,7 +184,8 @@ pub fn mapped_shared_memory(pid: u32) -> Vec<String> {
     paths.filter(|path| !path.ends_with(" (deleted)")).collect()
 }
 
-/// The bytes that the kernel gave a process to make secrets of (getauxval(3): AT_RANDOM), as they are now.
+/// The bytes that the kernel gave a process to make secrets of (getauxval(3): AT_RANDOM), as they
+/// are now.
 pub fn random_bytes(pid: u32) -> Option<[u8; 16]> {
     const AT_RANDOM: u64 = 25;
     let auxiliary = std::fs::read(format!("/proc/{pid}/auxv")).ok()?;

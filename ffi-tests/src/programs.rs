@@ -68,8 +68,8 @@ pub const HEAT2D: [&str; 8] = [
     "heat.log",
 ];
 
-/// Jacobi iterations in C: halo exchange, one collective per iteration. Checkpoints are due by iterations, so that a quick machine takes
-/// as many as a slow one.
+/// Jacobi iterations in C: halo exchange, one collective per iteration. Checkpoints are due by
+/// iterations, so that a quick machine takes as many as a slow one.
 pub fn heat2d() -> Case {
     Case {
         name: "heat2d",
@@ -146,8 +146,8 @@ pub fn sem() -> Case {
     }
 }
 
-/// A program that leaves traces when it sets up: files, directories, data that are different each time. Its arguments:
-/// see `programs/setup.c`.
+/// A program that leaves traces when it sets up: files, directories, data that are different each
+/// time. Its arguments: see `programs/setup.c`.
 pub fn setup(make: fn() -> Job) -> Case {
     Case {
         name: "setup",
@@ -284,7 +284,8 @@ const IONS: &[(&str, &str)] = &[
     ("create_box 1", "create_box 2"),
     (
         "mass 1 1.0",
-        "mass * 1.0\nset type 1 type/fraction 2 0.5 12393\nset type 1 charge 0.5\nset type 2 charge -0.5",
+        "mass * 1.0\nset type 1 type/fraction 2 0.5 12393\nset type 1 charge 0.5\nset type 2 \
+         charge -0.5",
     ),
     ("pair_style lj/cut 2.5", "pair_style lj/cut/coul/long 2.5"),
     (
@@ -296,7 +297,8 @@ const IONS: &[(&str, &str)] = &[
     ("run 800", "run 40"),
 ];
 
-/// With a LAMMPS for MPICH, whose pair style and Fourier transforms are computed by two OpenMP threads in each rank.
+/// With a LAMMPS for MPICH, whose pair style and Fourier transforms are computed by two OpenMP
+/// threads in each rank.
 pub fn threaded_lammps() -> Option<Case> {
     place::threaded_lammps()?;
     Some(Case {
@@ -318,7 +320,8 @@ pub fn threaded_lammps() -> Option<Case> {
     })
 }
 
-/// LAMMPS, an unmodified program of the distribution; `None`, with the reason printed, if it is not installed.
+/// LAMMPS, an unmodified program of the distribution; `None`, with the reason printed, if it is not
+/// installed.
 pub fn lammps() -> Option<Case> {
     if place::on_path("lmp").is_none() {
         place::skip("LAMMPS (lmp) is not installed; `make lammps` installs it");

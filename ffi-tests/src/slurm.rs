@@ -1,4 +1,5 @@
-//! A Slurm of this machine, or of several hosts, with a configuration of its own, that runs as this user and asks for no credentials.
+//! A Slurm of this machine, or of several hosts, with a configuration of its own, that runs as this
+//! user and asks for no credentials.
 
 use crate::hosts::Hosts;
 use crate::place;

@@ -15,8 +15,8 @@ pub const THIN: Trigger = Trigger::Thinned {
 /// Exit status of a job that cannot be recovered.
 pub const LOST: i32 = 75;
 
-/// A job with so many checkpoints that copies are thin long before its end: on a busy machine, rehearsals come to theirs while it waits.
-/// The copy of worker r is held by worker r + 1.
+/// A job with so many checkpoints that copies are thin long before its end: on a busy machine,
+/// rehearsals come to theirs while it waits. The copy of worker r is held by worker r + 1.
 pub fn job(case: &Case) -> Job {
     let interval = if case.name == "LAMMPS" {
         "6calls"
@@ -77,7 +77,8 @@ pub fn assert_lost(outcome: &Outcome, words: &[&str]) {
     outcome.assert_nothing_left();
 }
 
-/// A worker, or, if there is time, each in turn, dies when all copies are thin; its static data come from a replay, `least_pages` of them.
+/// A worker, or, if there is time, each in turn, dies when all copies are thin; its static data
+/// come from a replay, `least_pages` of them.
 pub fn everyone_dies(case: &Case, least_pages: u64) {
     let mut verdicts = Verdicts::default();
     for worker in few((0..WORKERS).rev(), 2) {

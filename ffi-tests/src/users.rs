@@ -1,4 +1,5 @@
-//! Attacks by another user of the same node, in namespaces: what happens there has no names outside, and ends with the test.
+//! Attacks by another user of the same node, in namespaces: what happens there has no names
+//! outside, and ends with the test.
 
 use crate::place;
 use std::os::unix::fs::PermissionsExt;
@@ -9,8 +10,8 @@ const SETTING: &str = include_str!("users.sh");
 /// How long a script may take, in seconds; then all of its processes are killed.
 const LIMIT: &str = "100";
 
-/// Runs a shell script as `users.sh` tells, with `$layer` in front of `understudy`, `$examples` and `$programs`. `None` where there cannot be
-/// two users; why is printed.
+/// Runs a shell script as `users.sh` tells, with `$layer` in front of `understudy`, `$examples` and
+/// `$programs`. `None` where there cannot be two users; why is printed.
 ///
 /// # Panics
 /// If there is no room for temporary files.

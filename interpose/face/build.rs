@@ -1,7 +1,8 @@
 //! Sets what makes this library stand in for libmpi.
 
 fn main() {
-    // The soname satisfies the program's need for libmpi, so that the real one is never loaded beside the program.
+    // The soname satisfies the program's need for libmpi, so that the real one is never loaded
+    // beside the program.
     let has = |feature: &str| std::env::var_os(format!("CARGO_FEATURE_{feature}")).is_some();
     let soname = match (has("STANDARD"), has("DEBIAN"), has("MPICH")) {
         (true, ..) => "libmpi_abi.so.1",

@@ -80,8 +80,7 @@ fn private_directory(path: &Path) -> Result<(), StartError> {
             Err(StartError::system(path.display().to_string())(error))
         }
         Err(refused) => Err(StartError::Place(format!(
-            "{refused}; {}, or give a --socket in a directory of your own",
-            refused.remedy()
+            "{refused}; or give a --socket in a directory of your own"
         ))),
     }
 }

@@ -1,8 +1,9 @@
 //! How often to take checkpoints: formulas, in seconds.
 //!
-//! Failures come at the rate λ = 1/MTBF, independently of each other; a checkpoint costs t_c. Young, "A first order approximation to
-//! the optimum checkpoint interval" (1974); Daly, "A higher order estimate of the optimum checkpoint interval for restart
-//! dumps" (2006); Liu's thesis, chapter 4, for the expected time of a run and the number of its checkpoints.
+//! Failures come at the rate λ = 1/MTBF, independently of each other; a checkpoint costs t_c.
+//! Young, "A first order approximation to the optimum checkpoint interval" (1974); Daly, "A higher
+//! order estimate of the optimum checkpoint interval for restart dumps" (2006); Liu's thesis,
+//! chapter 4, for the expected time of a run and the number of its checkpoints.
 
 use std::time::Duration;
 
@@ -11,7 +12,8 @@ pub fn young(cost: f64, mtbf: f64) -> f64 {
     (2.0 * cost * mtbf).sqrt()
 }
 
-/// The same by Daly's, which also holds when a checkpoint takes long against the time between failures.
+/// The same by Daly's, which also holds when a checkpoint takes long against the time between
+/// failures.
 pub fn daly(cost: f64, mtbf: f64) -> f64 {
     if cost >= 2.0 * mtbf {
         return mtbf;
@@ -30,7 +32,8 @@ pub fn best_count(work: f64, cost: f64, mtbf: f64) -> f64 {
     work / mtbf / rollback_root(cost, mtbf)
 }
 
-/// From one checkpoint to the next, its cost included, if a run has the best count of them: √(2 (1 − e^(−λ t_c)))/λ + t_c (Liu, 4.9).
+/// From one checkpoint to the next, its cost included, if a run has the best count of them: √(2 (1
+/// − e^(−λ t_c)))/λ + t_c (Liu, 4.9).
 pub fn best_interval(cost: f64, mtbf: f64) -> f64 {
     rollback_root(cost, mtbf) * mtbf + cost
 }
@@ -40,14 +43,14 @@ fn rollback_root(cost: f64, mtbf: f64) -> f64 {
     (-2.0 * (-cost / mtbf).exp_m1()).sqrt()
 }
 
-/// Expected time of a run in `count` parts, each of which ends with a checkpoint and is repeated until no failure falls into it;
-/// getting back to the last checkpoint takes `recovery` each time.
+/// Expected time of a run in `count` parts, each of which ends with a checkpoint and is repeated
+/// until no failure falls into it; getting back to the last checkpoint takes `recovery` each time.
 pub fn expected_with(work: f64, cost: f64, recovery: f64, mtbf: f64, count: f64) -> f64 {
     count * ((work / count + cost) / mtbf).exp_m1() * (mtbf + recovery)
 }
 
-/// Expected time of a run without checkpoints in which nobody computes anything again, and a lost part is back after `recovery`:
-/// T (1 + λ t_rr) (Liu, 4.13). Localised rollback cannot be faster.
+/// Expected time of a run without checkpoints in which nobody computes anything again, and a lost
+/// part is back after `recovery`: T (1 + λ t_rr) (Liu, 4.13). Localised rollback cannot be faster.
 pub fn expected_local(work: f64, recovery: f64, mtbf: f64) -> f64 {
     work * (1.0 + recovery / mtbf)
 }
@@ -57,13 +60,14 @@ pub fn penalty(with: f64, without: f64) -> f64 {
     with / without - 1.0
 }
 
-/// The same for the best count, and recoveries that take as long in both: 1/(1 − √(2 (1 − e^(−λ t_c)))) − 1 (Liu, 4.15).
-/// Infinite if a checkpoint takes so long that no time is left.
+/// The same for the best count, and recoveries that take as long in both: 1/(1 − √(2 (1 − e^(−λ
+/// t_c)))) − 1 (Liu, 4.15). Infinite if a checkpoint takes so long that no time is left.
 pub fn penalty_of_cost(cost: f64, mtbf: f64) -> f64 {
     penalty_of_root(rollback_root(cost, mtbf))
 }
 
-/// The same where a checkpoint is short against the time between failures: 1/(1 − √(2 λ t_c)) − 1 (Liu, 4.16).
+/// The same where a checkpoint is short against the time between failures: 1/(1 − √(2 λ t_c)) − 1
+/// (Liu, 4.16).
 pub fn penalty_of_short_cost(cost: f64, mtbf: f64) -> f64 {
     penalty_of_root((2.0 * cost / mtbf).sqrt())
 }
@@ -76,7 +80,8 @@ fn penalty_of_root(root: f64) -> f64 {
     }
 }
 
-/// The interval that a running job goes by: Daly's, but never so short that the rest of a checkpoint could not keep up.
+/// The interval that a running job goes by: Daly's, but never so short that the rest of a
+/// checkpoint could not keep up.
 pub fn interval(cost: Duration, mtbf: Duration) -> Duration {
     const SHORTEST: Duration = Duration::from_millis(100);
     Duration::from_secs_f64(daly(cost.as_secs_f64(), mtbf.as_secs_f64())).max(SHORTEST)
@@ -150,7 +155,8 @@ mod tests {
         assert_eq!(penalty_of_cost(1.0, 1.0), f64::INFINITY);
     }
 
-    /// The last two formulas are approximations of the first, for checkpoints that are short against the time between failures.
+    /// The last two formulas are approximations of the first, for checkpoints that are short
+    /// against the time between failures.
     #[test]
     fn what_rollback_costs_is_the_same_by_all_formulas() {
         for short in [1e-6, 1e-5, 1e-4] {

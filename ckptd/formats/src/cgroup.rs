@@ -1,9 +1,8 @@
 //! Memory limits of the control groups of this process (cgroups(7), versions 1 and 2).
 //!
 //! A limit holds for all processes of a group and of the groups below, so every level up to the
-//! mount point counts. Sources:
-//! <https://docs.kernel.org/admin-guide/cgroup-v2.html> (memory.max, memory.current, memory.events),
-//! <https://docs.kernel.org/admin-guide/cgroup-v1/memory.html>.
+//! mount point counts. Sources: <https://docs.kernel.org/admin-guide/cgroup-v2.html> (memory.max,
+//! memory.current, memory.events), <https://docs.kernel.org/admin-guide/cgroup-v1/memory.html>.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

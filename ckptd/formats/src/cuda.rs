@@ -2,7 +2,8 @@
 
 use std::ffi::CStr;
 
-/// By these it saves device memory: lock, checkpoint, restore, unlock. Versions from 570 on have them.
+/// By these it saves device memory: lock, checkpoint, restore, unlock. Versions from 570 on have
+/// them.
 pub const CHECKPOINT_STEPS: [&CStr; 4] = [
     c"cuCheckpointProcessLock",
     c"cuCheckpointProcessCheckpoint",

@@ -139,7 +139,8 @@ pub fn normalise(mut list: Vec<PageRun>) -> Vec<PageRun> {
     out
 }
 
-/// Whether the runs are what all functions here expect: sorted, apart, none empty, and all of them addresses.
+/// Whether the runs are what all functions here expect: sorted, apart, none empty, and all of them
+/// addresses.
 pub fn is_list(runs: &[PageRun]) -> bool {
     let mut end = 0;
     runs.iter().all(|run| {

@@ -1,13 +1,17 @@
 //! How often a job fails, learned as it runs.
 //!
-//! Failures are taken for a Poisson process whose rate may change. The belief about it is a gamma distribution: what the user says counts
-//! as [`WEIGHT`] failures in the time that they would take, and what is seen since is added (Gelman et al., "Bayesian Data Analysis", 2.6). Two things
-//! let it follow the environment (the adaptive frequency of MoLOToF, section 3.2):
+//! Failures are taken for a Poisson process whose rate may change. The belief about it is a gamma
+//! distribution: what the user says counts as [`WEIGHT`] failures in the time that they would take,
+//! and what is seen since is added (Gelman et al., "Bayesian Data Analysis", 2.6). Two things let
+//! it follow the environment (the adaptive frequency of MoLOToF, section 3.2):
 //!
-//! - what was seen counts for half after [`HALF_LIFE`], and what the user says counts for more again;
-//! - a change point: if the last few failures came more quickly than the belief allows, nothing before them counts any more.
+//! - what was seen counts for half after [`HALF_LIFE`], and what the user says counts for more
+//!   again;
+//! - a change point: if the last few failures came more quickly than the belief allows, nothing
+//!   before them counts any more.
 //!
-//! The second is needed since a belief in one failure a day outweighs eight in an hour: their mean would still be one in five hours.
+//! The second is needed since a belief in one failure a day outweighs eight in an hour: their mean
+//! would still be one in five hours.
 
 use bincode::{Decode, Encode};
 use std::time::Duration;
@@ -53,7 +57,8 @@ impl FailureRate {
         self.recent.iter_mut().for_each(|ago| *ago += time);
     }
 
-    /// A failure, however many processes have died of it. `prior` is the mean time between failures that the user expects.
+    /// A failure, however many processes have died of it. `prior` is the mean time between failures
+    /// that the user expects.
     pub fn fail(&mut self, prior: Duration) {
         let believed = self.mtbf(prior).as_secs_f64();
         self.failures += 1.0;
@@ -80,7 +85,8 @@ impl FailureRate {
         } else {
             0.0
         };
-        // Rates are averaged, not times: a long time that is expected would outweigh short ones that were seen.
+        // Rates are averaged, not times: a long time that is expected would outweigh short ones
+        // that were seen.
         Duration::from_secs_f64(1.0 / (self.prior * with_prior + (1.0 - self.prior) * seen))
     }
 }
@@ -143,7 +149,8 @@ mod tests {
         assert_near(at_least(2, 0.01), 4.966_8e-5, 1e-3);
     }
 
-    /// The mean time falls from a day to ten minutes: the interval follows within eight failures, and rises again.
+    /// The mean time falls from a day to ten minutes: the interval follows within eight failures,
+    /// and rises again.
     #[test]
     fn the_interval_follows_a_change() {
         let cost = 0.5;
@@ -175,7 +182,8 @@ mod tests {
         }
     }
 
-    /// What a run costs by the intervals of the belief against the best constant one, over traces of a rate that stays, rises, or comes in bursts.
+    /// What a run costs by the intervals of the belief against the best constant one, over traces
+    /// of a rate that stays, rises, or comes in bursts.
     #[test]
     fn a_run_is_not_much_slower_than_with_the_best_interval_that_stays() {
         let (cost, recovery) = (2.0, 1.0);

@@ -1,8 +1,10 @@
-//! What somebody outside of a job has to say about failures to come: a batch system's hook, a monitor, its user (`understudy warn`).
+//! What somebody outside of a job has to say about failures to come: a batch system's hook, a
+//! monitor, its user (`understudy warn`).
 //!
-//! It is a file with words: `mtbf=10m` (from now on a failure is expected that often), `checkpoint` (one is wanted now). It counts once,
-//! each time it is written. A job reads the file that `UNDERSTUDY_WARNINGS` names, or else one in its directory in memory, on each of its
-//! nodes; what one process has read counts for all.
+//! It is a file with words: `mtbf=10m` (from now on a failure is expected that often), `checkpoint`
+//! (one is wanted now). It counts once, each time it is written. A job reads the file that
+//! `UNDERSTUDY_WARNINGS` names, or else one in its directory in memory, on each of its nodes; what
+//! one process has read counts for all.
 
 use std::fs::{self, File};
 use std::io::{self, Read};

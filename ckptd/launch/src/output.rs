@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::process::Child;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
+use understudy_catalogue::message;
 use understudy_wire::io::{Interest, is_ready};
 
 /// Exit status if some of it could not be written (EX_IOERR of sysexits.h).
@@ -52,9 +53,7 @@ impl Output {
         };
         self.is_open = false;
         if !is_unwanted(&error) && !IS_LOST.swap(true, Ordering::AcqRel) {
-            say!(
-                "understudy: what the program prints cannot be written ({error}); the rest of it is lost, and the job's status will not be 0. Make room there"
-            );
+            say!("understudy: {}", message::output_not_written(error));
         }
     }
 }

@@ -11,8 +11,7 @@ pub const REFUSED: i32 = 78;
 /// Returns its exit status.
 pub fn refuse(why: &Error) -> i32 {
     say!(
-        "understudy: {why}; {}; {}",
-        why.remedy(),
+        "understudy: {why}; {}",
         refusal::outcome(refusal::stops(false, false))
     );
     REFUSED

@@ -1,6 +1,7 @@
 //! Numbers that a job's workers, processes, epochs and generations are known by.
 //!
-//! Each kind is a type, so that one is never taken for another. In messages and files they are what they are made of.
+//! Each kind is a type, so that one is never taken for another. In messages and files they are what
+//! they are made of.
 #![forbid(unsafe_code)]
 
 use bincode::{Decode, Encode};

@@ -3,36 +3,33 @@
 use crate::pmix::abi::{Status, Version};
 use std::io;
 use std::path::PathBuf;
+use understudy_catalogue::message;
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// Neither Open MPI nor MPICH.
-    #[error(
-        "{0} is not linked with libmpi.so.40 (Open MPI), libmpi.so.12, libmpich.so.12 or libmpi_abi.so.1 (MPICH)"
-    )]
+    #[error("{}", message::not_an_mpi_program(.0.display()))]
     NotMpi(PathBuf),
     /// The dynamic loader does not say what it would load.
-    #[error("{path}: the dynamic loader cannot list its libraries: {why}")]
+    #[error("{}", message::libraries_not_listed(.path.display(), .why))]
     Unlisted { path: PathBuf, why: String },
     /// dlopen(3) or dlsym(3).
-    #[error("libpmix cannot be used: {0}")]
+    #[error("{}", message::libpmix_not_usable(.0))]
     Load(#[from] libloading::Error),
     /// A version whose structures are not known.
-    #[error("{path} is PMIx {version}; known are {oldest} to {newest}.x", oldest = Version::OLDEST, newest = Version::NEWEST_MAJOR)]
+    #[error("{}", message::pmix_version(.path.display(), .version, Version::OLDEST, Version::NEWEST_MAJOR))]
     Version { path: PathBuf, version: String },
     /// libpmix keeps its state in global variables.
     #[error("this process has started a PMIx server before")]
     Again,
     /// This process has been started by another PMIx launcher, whom libpmix would call.
-    #[error("the environment has {0}, of another PMIx launcher")]
+    #[error("{}", message::other_pmix_launcher(.0))]
     Inherited(&'static str),
-    #[error("{call}: {status}")]
+    #[error("{}", message::pmix_call_failed(.call, .status))]
     Pmix { call: &'static str, status: Status },
     /// Names go into files' names and lists.
-    #[error(
-        "{what} '{name}' is empty, longer than {most} bytes, or has characters that PMIx cannot carry"
-    )]
+    #[error("{}", message::name_not_for_pmix(.what, .name, .most))]
     BadName {
         what: &'static str,
         name: String,
@@ -51,55 +48,24 @@ pub enum Error {
     #[error("rank {rank} of generation {generation} is not on this node")]
     NotHere { generation: String, rank: u32 },
     /// Nothing says which rank this process is.
-    #[error("this process has not been started by a launcher of MPI programs")]
+    #[error("{}", message::NO_LAUNCHER)]
     NotLaunched,
-    #[error("{what}: {source}")]
+    #[error("{}", system_message(.what, .source))]
     System { what: String, source: io::Error },
 }
 
 impl Error {
-    /// What a user can do about it.
-    pub fn remedy(&self) -> &'static str {
-        match self {
-            Error::NotMpi(_) => {
-                "build the program with the mpicc of Open MPI or MPICH, or name the MPI library it will load"
-            }
-            Error::Unlisted { .. } => {
-                "name a program that can be run; set LD_LIBRARY_PATH if it needs that"
-            }
-            Error::Load(_) => "repair that installation of Open MPI, or load its module",
-            Error::Version { .. } => {
-                "use an Open MPI with a known PMIx: 5.0.x has one, and so do the wheels on PyPI"
-            }
-            Error::Again => {
-                "use the server that is there; generations of several jobs may be in it"
-            }
-            Error::Inherited(_) => "start this process without that variable",
-            Error::Pmix { .. } => {
-                "see what libpmix has printed; PMIX_MCA_… variables or ~/.pmix/mca-params.conf may stand in the way"
-            }
-            Error::BadName { .. } => "use letters, digits, '-', '_' and '.'",
-            Error::BadPlacement | Error::Exists(_) | Error::Unknown(_) | Error::NotHere { .. } => {
-                "none for a user: the caller is wrong"
-            }
-            Error::NotLaunched => "start it with mpirun, or with understudy run",
-            Error::System { source, .. } => Error::remedy_of(source),
-        }
-    }
-
-    /// Returns what a user can do about a system call that has failed.
-    pub fn remedy_of(source: &io::Error) -> &'static str {
-        match source.raw_os_error() {
-            Some(libc::EAGAIN) => {
-                "let this user have more processes and threads (ulimit -u, or pids.max of the control group)"
-            }
-            _ => "free what the system lacks",
-        }
-    }
-
     /// Returns a conversion, for `map_err`, of the failure of a system call.
     pub fn system(what: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
         let what = what.into();
         |source| Error::System { what, source }
+    }
+}
+
+/// Returns the text for a failed call of the system.
+pub fn system_message(what: &str, error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(libc::EAGAIN) => message::process_limit(what, error).to_string(),
+        _ => message::system_call_failed(what, error).to_string(),
     }
 }

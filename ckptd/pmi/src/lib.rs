@@ -31,7 +31,7 @@ mod pmix;
 mod rank_event;
 mod server;
 
-pub use error::Error;
+pub use error::{Error, system_message};
 pub use identity::{Identity, adopt, is_of_a_launcher};
 pub use local_world::LocalWorld;
 pub use mpi_library::{Kind, Mpi};

@@ -66,7 +66,8 @@ pub enum Event {
     Came(Guardian, Node),
     /// A guardian has died, and its processes with it.
     Gone(Guardian),
-    /// Before the guardian comes: a process that it has started for another manager. If that has ended, this is told when all guardians have come.
+    /// Before the guardian comes: a process that it has started for another manager. If that has
+    /// ended, this is told when all guardians have come.
     Known(ProcessNumber, Guardian, Known),
     /// A node belongs to a domain; one of which this is never said is a domain of its own.
     Belongs(Node, Domain),
@@ -76,11 +77,14 @@ pub enum Event {
     Called(ProcessNumber),
     /// A message of a process. The job has no use for those about spawned processes and boards.
     Message(ProcessNumber, ToManager),
-    /// A process has ended. Before the first has been started, one that has been asked to end stands for its guardian.
+    /// A process has ended. Before the first has been started, one that has been asked to end
+    /// stands for its guardian.
     Ended(ProcessNumber, Ending),
-    /// The output of a process that has ended has come to its end: so many bytes, to standard output.
+    /// The output of a process that has ended has come to its end: so many bytes, to standard
+    /// output.
     Closed(ProcessNumber, u64),
-    /// The MPI library of a process has given up in this generation, as it may when another process dies. (A program's own abort is [`ToManager::Abort`].)
+    /// The MPI library of a process has given up in this generation, as it may when another process
+    /// dies. (A program's own abort is [`ToManager::Abort`].)
     Broke(ProcessNumber, Generation),
     /// The job cannot go on, and is to end with this status.
     Abort(i32),

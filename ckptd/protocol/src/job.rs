@@ -12,6 +12,7 @@ use crate::member::Member;
 use crate::{Action, Beginning, Event, Known, Node};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+use understudy_catalogue::message;
 use understudy_messages::{GenerationStart, JobOrder, ToManager};
 use understudy_numbers::{Generation, Guardian, ProcessNumber, Worker};
 
@@ -85,7 +86,8 @@ pub struct Job {
     next: u32,
     generation: Generation,
     phase: Phase,
-    /// There is an epoch to go back to, or the program runs unprotected, and its processes end it after a death.
+    /// There is an epoch to go back to, or the program runs unprotected, and its processes end it
+    /// after a death.
     is_protected: bool,
     futile: u32,
     fruitless: u32,
@@ -271,8 +273,8 @@ impl Job {
         self.start(number, home);
     }
 
-    /// Starts a process at this guardian or, if that has gone or has one, at the least busy one: of its node, if any is left
-    /// there, or of a domain of which nothing has been lost.
+    /// Starts a process at this guardian or, if that has gone or has one, at the least busy one: of
+    /// its node, if any is left there, or of a domain of which nothing has been lost.
     fn start(&mut self, number: ProcessNumber, home: Guardian) {
         let load = |guardian: &Guardian| self.load.get(guardian).copied().unwrap_or(0);
         let at = match self.guardians.contains(&home) && load(&home) == 0 {
@@ -332,7 +334,7 @@ impl Job {
                     self.unready.remove(&number);
                 }
                 if is_new_spare {
-                    self.say(format!("spare rank {number} has joined the job"));
+                    self.say(message::spare_joined(number).to_string());
                 }
             }
             ToManager::Running { generation: of } => {
@@ -452,9 +454,7 @@ impl Job {
             return;
         };
         if self.fruitless == FRUITLESS {
-            self.say(format!(
-                "{FRUITLESS} generations in a row have ended before the program could go on; the job ends"
-            ));
+            self.say(message::generations_without_progress(FRUITLESS).to_string());
             return self.end_with(LOST, None);
         }
         self.fruitless += 1;

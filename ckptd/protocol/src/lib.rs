@@ -8,14 +8,18 @@
 //!   end:    W workers say AtEnd; all are told End; from then on only exit statuses count
 //! ```
 //!
-//! What a dead process has handed over, only a process of its node can inherit: one is started there if there is none.
+//! What a dead process has handed over, only a process of its node can inherit: one is started
+//! there if there is none.
 //!
-//! A manager that dies is followed by another one, which learns from the guardians what there is, and begins the next generation.
+//! A manager that dies is followed by another one, which learns from the guardians what there is,
+//! and begins the next generation.
 //!
-//! Whatever dies, and whenever, the next generation is the answer. The job ends early if the program does (a process exits
-//! by itself before the end, or asks for an abort), or if nobody is left who knows the job, and no copies.
+//! Whatever dies, and whenever, the next generation is the answer. The job ends early if the
+//! program does (a process exits by itself before the end, or asks for an abort), or if nobody is
+//! left who knows the job, and no copies.
 //!
-//! There are no sockets here, no clock, no MPI: time is passed in, and `tests/simulator` plays all the rest.
+//! There are no sockets here, no clock, no MPI: time is passed in, and `tests/simulator` plays all
+//! the rest.
 #![forbid(unsafe_code)]
 
 mod action;

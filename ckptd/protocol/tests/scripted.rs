@@ -174,7 +174,8 @@ fn begun() -> Job {
     job
 }
 
-/// Kills a process, and lets those that were ranks be ready for the next generation; who the ranks of that are.
+/// Kills a process, and lets those that were ranks be ready for the next generation; who the ranks
+/// of that are.
 fn ranks_after(job: &mut Job, dead: u32, others: &[u32], answer: &[ToManager]) -> Vec<u32> {
     let now = Duration::ZERO;
     let mut actions = job.handle(now, Event::Ended(ProcessNumber(dead), Ending::Signal(9)));
@@ -206,7 +207,8 @@ fn a_spare_of_the_same_node_comes_first() {
     assert_eq!(ranks_after(&mut job, 5, &[0, 1, 2], &[]), [0, 1, 2, 4]);
 }
 
-/// Begins a job whose processes are on these nodes; those of even numbers are one rack, and the others another one.
+/// Begins a job whose processes are on these nodes; those of even numbers are one rack, and the
+/// others another one.
 fn begun_in_racks(workers: u32, nodes: &[u32]) -> Job {
     let mut job = Job::new(workers, nodes.len() as u32 - workers);
     let mut each = |event: &dyn Fn(u32) -> Event| {

@@ -17,8 +17,9 @@ use understudy_formats::private::open_own;
 /// First eight bytes of a ledger that is ready; zero before.
 pub const LEDGER_MAGIC: u64 = u64::from_le_bytes(*b"USTDYLGR");
 
-/// Bump rule: any change to the layout or to the meaning of a field of [`Ledger`] or [`StreamCell`],
-/// or to the protocol in the module's documentation, is a new version. Nobody reads another one.
+/// Bump rule: any change to the layout or to the meaning of a field of [`Ledger`] or
+/// [`StreamCell`], or to the protocol in the module's documentation, is a new version. Nobody reads
+/// another one.
 pub const LEDGER_VERSION: u32 = 6;
 
 /// Length of the file: one page.
@@ -202,7 +203,8 @@ pub enum LedgerError {
     #[error("the file is not a ledger of this user's relay")]
     NotALedger,
     #[error(
-        "foreign version: the ledger has version {found}, this program uses version {LEDGER_VERSION}"
+        "foreign version: the ledger has version {found}, this program uses version \
+         {LEDGER_VERSION}"
     )]
     ForeignVersion { found: u32 },
     #[error("the descriptor given for {0} is not a pipe")]
@@ -212,7 +214,8 @@ pub enum LedgerError {
     #[error("the relay was killed")]
     RelayGone,
     #[error(
-        "the relay is not done after {0:?}: some process still holds the pipe, or the reader is stalled"
+        "the relay is not done after {0:?}: some process still holds the pipe, or the reader is \
+         stalled"
     )]
     Timeout(Duration),
 }
@@ -234,7 +237,8 @@ impl Mapping {
         })
     }
 
-    /// The relay's side: takes the file over, empty as it may be, and leaves it blank and allocated.
+    /// The relay's side: takes the file over, empty as it may be, and leaves it blank and
+    /// allocated.
     pub(super) fn create(path: &Path) -> io::Result<(Self, File)> {
         let file = open_own(path, libc::O_RDWR | libc::O_CREAT)?;
         if !sys::try_lock(&file, true)? {
@@ -248,7 +252,8 @@ impl Mapping {
         Ok((Self::new(&file, true)?, file))
     }
 
-    /// The rank's side: waits until the relay has made the ledger ready, or `look` finds why it will not.
+    /// The rank's side: waits until the relay has made the ledger ready, or `look` finds why it
+    /// will not.
     pub(super) fn open(
         path: &Path,
         writable: bool,
@@ -304,9 +309,10 @@ impl Deref for Mapping {
     type Target = Ledger;
 
     fn deref(&self) -> &Ledger {
-        // SAFETY: the mapping is page-aligned, at least as long as a `Ledger` (asserted above), lives as
-        // long as `self`, and every bit pattern is a valid `Ledger`, as it consists of atomics only. A
-        // read-only mapping is given out by `LedgerObserver` alone, which only loads.
+        // SAFETY: the mapping is page-aligned, at least as long as a `Ledger` (asserted above),
+        // lives as long as `self`, and every bit pattern is a valid `Ledger`, as it consists of
+        // atomics only. A read-only mapping is given out by `LedgerObserver` alone, which only
+        // loads.
         unsafe { self.at.cast().as_ref() }
     }
 }

@@ -14,7 +14,8 @@ pub fn name_in_memory(job: &str, rest: &str) -> String {
     format!("{PREFIX}{}-{rest}", in_file_names(job))
 }
 
-/// What rest of such a name a worker's board has, by which it shows others of its job what they are to know while it is busy.
+/// What rest of such a name a worker's board has, by which it shows others of its job what they are
+/// to know while it is busy.
 pub fn board(worker: Worker) -> String {
     format!("{worker}.board")
 }

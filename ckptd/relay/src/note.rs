@@ -1,4 +1,5 @@
-//! What a rank notes of its own death, for those who take its part: the fatal signal, and where the program was.
+//! What a rank notes of its own death, for those who take its part: the fatal signal, and where the
+//! program was.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
@@ -36,8 +37,8 @@ pub struct Note {
     pub frames: Vec<Frame>,
 }
 
-/// The note as it lies in the ledger: signal and code, address, number of frames, frames; zeros: none. It is written in a
-/// signal handler and may end anywhere, since the handler may.
+/// The note as it lies in the ledger: signal and code, address, number of frames, frames; zeros:
+/// none. It is written in a signal handler and may end anywhere, since the handler may.
 #[repr(C)]
 #[derive(Debug)]
 pub struct NoteCell {
@@ -60,7 +61,8 @@ impl NoteCell {
         );
     }
 
-    /// Adds a frame; further ones than [`FRAMES`] and bytes than [`NAME_LEN`] are left out. Safe in a signal handler.
+    /// Adds a frame; further ones than [`FRAMES`] and bytes than [`NAME_LEN`] are left out. Safe in
+    /// a signal handler.
     pub fn add_frame(&self, address: u64, offset: u64, module: &[u8]) {
         let count = self.words[2].load(SeqCst) as usize;
         let from = HEAD_WORDS + count * FRAME_WORDS;

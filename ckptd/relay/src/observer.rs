@@ -28,8 +28,8 @@ impl LedgerObserver {
         })
     }
 
-    /// Waits until the stream has ended and every byte of it is forwarded, and returns its high-water
-    /// mark, which then is final. A stream the relay does not have has its beginning.
+    /// Waits until the stream has ended and every byte of it is forwarded, and returns its
+    /// high-water mark, which then is final. A stream the relay does not have has its beginning.
     pub fn final_high_water(
         &self,
         stream: Stream,
@@ -95,7 +95,8 @@ impl LedgerObserver {
                 false
             }
             Ok(false) => true,
-            // A file system without flock(2) tells nothing: believe in the relay, the timeout will do.
+            // A file system without flock(2) tells nothing: believe in the relay, the timeout will
+            // do.
             Err(_) => true,
         }
     }

@@ -3,10 +3,11 @@
 use std::cmp::Ordering as Order;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-/// A place in the program's undisturbed output: how many lines end before it, and how many bytes of its own line do.
+/// A place in the program's undisturbed output: how many lines end before it, and how many bytes of
+/// its own line do.
 ///
-/// Lines rather than bytes, because what is written again after a rollback may be of another length where it tells times.
-/// Two undisturbed outputs of equal bytes have equal places.
+/// Lines rather than bytes, because what is written again after a rollback may be of another length
+/// where it tells times. Two undisturbed outputs of equal bytes have equal places.
 #[derive(
     Debug,
     Clone,
@@ -48,8 +49,8 @@ impl Position {
         }
     }
 
-    /// How many of `bytes`, which begin here, lie below `mark`: whole lines, and of the mark's own line as many bytes as
-    /// it counts. The end of that line is never below it, wherever it comes.
+    /// How many of `bytes`, which begin here, lie below `mark`: whole lines, and of the mark's own
+    /// line as many bytes as it counts. The end of that line is never below it, wherever it comes.
     pub fn below(self, mark: Self, bytes: &[u8]) -> usize {
         let (begin, column) = match self.line.cmp(&mark.line) {
             Order::Greater => return 0,
@@ -74,8 +75,8 @@ impl Position {
     }
 }
 
-/// A [`Position`] in shared memory. Its halves are read one after the other: who may meet a change in between protects
-/// himself by other means.
+/// A [`Position`] in shared memory. Its halves are read one after the other: who may meet a change
+/// in between protects himself by other means.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct PositionCell {

@@ -10,14 +10,15 @@ use std::fs::File;
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::SeqCst;
+use understudy_catalogue::message;
 
 /// Read end of the pipe behind the rank's standard output.
 pub const IN_OUT_FD: RawFd = 3;
 /// Read end of the pipe behind the rank's standard error.
 pub const IN_ERR_FD: RawFd = 4;
 
-/// The ledger as the relay has it: in its file or, failing that, just in memory, for forwarding must go
-/// on whatever happens to the books.
+/// The ledger as the relay has it: in its file or, failing that, just in memory, for forwarding
+/// must go on whatever happens to the books.
 enum Books {
     Shared {
         ledger: Mapping,
@@ -36,11 +37,11 @@ impl Books {
     }
 }
 
-/// Runs the relay: descriptors 3 and 4 are the pipes' read ends, 1 and 2 the real outputs. Returns after
-/// the end of both streams.
+/// Runs the relay: descriptors 3 and 4 are the pipes' read ends, 1 and 2 the real outputs. Returns
+/// after the end of both streams.
 ///
-/// To be called first thing in a process of its own: closes all other descriptors, starts a session and
-/// ignores the signals that would end it before its pipes do.
+/// To be called first thing in a process of its own: closes all other descriptors, starts a session
+/// and ignores the signals that would end it before its pipes do.
 pub fn run(path: &Path) {
     let inputs = [IN_OUT_FD, IN_ERR_FD].map(|fd| Some(fd).filter(|&fd| sys::is_pipe(fd)));
     sys::detach(c"ckptd-relay", IN_ERR_FD + 1);
@@ -93,9 +94,8 @@ fn open_books(path: &Path) -> Books {
         },
         Err(error) => {
             eprintln!(
-                "understudy: the output relay cannot make its ledger {}: {error}. Output goes on, but cannot be made \
-                 exactly-once after a failure; free some memory in that directory or give a writable one.",
-                path.display()
+                "understudy: {}",
+                message::ledger_not_made(path.display(), error)
             );
             Books::Private(Box::new(Ledger::new()))
         }
@@ -112,8 +112,9 @@ fn close(books: &Books) {
     }
 }
 
-/// Whether somebody is still to remove what the job has left. A rank may be killed together with its manager while its relay starts, which makes
-/// the ledger after everything else has been removed.
+/// Whether somebody is still to remove what the job has left. A rank may be killed together with
+/// its manager while its relay starts, which makes the ledger after everything else has been
+/// removed.
 fn job_lasts(ledger: &Path) -> bool {
     let name = ledger
         .file_name()

@@ -145,8 +145,8 @@ fn settle(cell: &StreamCell, output: RawFd, bytes: &[u8], piece: &Piece) {
     cell.settled.fetch_add(bytes.len() as u64, SeqCst);
 }
 
-/// The real descriptor does not take the rest of a piece. The rank must not block on it: it is lost,
-/// as it would have been without a relay, and the next piece is tried anew.
+/// The real descriptor does not take the rest of a piece. The rank must not block on it: it is
+/// lost, as it would have been without a relay, and the next piece is tried anew.
 fn refused(cell: &StreamCell, error: &io::Error, count: usize) -> usize {
     let errno = error.raw_os_error().unwrap_or(libc::EIO);
     let _ = cell.errno.compare_exchange(0, errno, SeqCst, Relaxed);

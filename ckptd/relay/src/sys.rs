@@ -123,7 +123,8 @@ const MARK: libc::c_int = 128 * 1024;
 
 /// Tells the other end of a pipe that there is no ledger.
 pub(super) fn mark(fd: RawFd) {
-    // SAFETY: fcntl(2) on a pipe; where the limit for pipes is reached (pipe(7)) the other end waits in vain, for a time.
+    // SAFETY: fcntl(2) on a pipe; where the limit for pipes is reached (pipe(7)) the other end
+    // waits in vain, for a time.
     unsafe { libc::fcntl(fd, libc::F_SETPIPE_SZ, MARK) };
 }
 
@@ -164,8 +165,8 @@ pub(super) fn set_nonblocking(fd: RawFd) {
     }
 }
 
-/// Makes this process one that ends by end-of-file only: a session of its own, deaf to the signals that
-/// a terminal, a launcher or a limit sends, without standard input and descriptors from
+/// Makes this process one that ends by end-of-file only: a session of its own, deaf to the signals
+/// that a terminal, a launcher or a limit sends, without standard input and descriptors from
 /// `first_foreign_fd` on (setsid(2), signal(7), close_range(2)).
 pub(super) fn detach(name: &std::ffi::CStr, first_foreign_fd: RawFd) {
     const DEAF_TO: [libc::c_int; 11] = [
@@ -185,8 +186,9 @@ pub(super) fn detach(name: &std::ffi::CStr, first_foreign_fd: RawFd) {
         // SAFETY: SIG_IGN is a valid disposition for each of these signals.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }
-    // SAFETY: called before the relay opens a descriptor or starts a thread, so nothing that is closed
-    // here belongs to a Rust object. setsid(2) may fail for a group leader, which changes nothing.
+    // SAFETY: called before the relay opens a descriptor or starts a thread, so nothing that is
+    // closed here belongs to a Rust object. setsid(2) may fail for a group leader, which changes
+    // nothing.
     unsafe {
         libc::setsid();
         libc::prctl(libc::PR_SET_NAME, name.as_ptr());

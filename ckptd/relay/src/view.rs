@@ -31,12 +31,12 @@ struct Snapshot {
 }
 
 impl LedgerView {
-    /// Maps the ledger at `path`, waiting up to `timeout` for the relay to make it, unless that is found to be gone or
-    /// unable to.
+    /// Maps the ledger at `path`, waiting up to `timeout` for the relay to make it, unless that is
+    /// found to be gone or unable to.
     ///
-    /// `pipes` are the write ends for [`Stream::Out`] and [`Stream::Err`], `None` where the relay has
-    /// no such stream. They must stay open as long as the view is used, so give private duplicates if
-    /// the program may close or replace its descriptors 1 and 2.
+    /// `pipes` are the write ends for [`Stream::Out`] and [`Stream::Err`], `None` where the relay
+    /// has no such stream. They must stay open as long as the view is used, so give private
+    /// duplicates if the program may close or replace its descriptors 1 and 2.
     pub fn attach(
         path: &Path,
         pipes: [Option<RawFd>; 2],
@@ -61,8 +61,8 @@ impl LedgerView {
         Ok(Self { ledger, pipes })
     }
 
-    /// Tells the relay who this process is: with the launcher's process id, and how many ranks that has started on this
-    /// node.
+    /// Tells the relay who this process is: with the launcher's process id, and how many ranks that
+    /// has started on this node.
     pub fn introduce(&self, launcher_pid: u32) {
         self.ledger.launcher_pid.store(launcher_pid, SeqCst);
         self.ledger.rank_pid.store(std::process::id(), SeqCst);
@@ -88,8 +88,8 @@ impl LedgerView {
         &self.ledger.effects
     }
 
-    /// Tells the relay that this process ends with `status` although the job needs it. The relay ends the job then, if the
-    /// others do not end by themselves.
+    /// Tells the relay that this process ends with `status` although the job needs it. The relay
+    /// ends the job then, if the others do not end by themselves.
     pub fn leave(&self, status: i32) {
         self.ledger.left.store(1 + (status & 0xff) as u32, SeqCst);
     }
@@ -99,8 +99,8 @@ impl LedgerView {
         self.snapshot(stream).map(|now| RawCount(now.written))
     }
 
-    /// Place of the next byte to be written. To be kept with a cut. Waits until the relay has read what was written before:
-    /// it counts the lines.
+    /// Place of the next byte to be written. To be kept with a cut. Waits until the relay has read
+    /// what was written before: it counts the lines.
     pub fn position(&self, stream: Stream) -> Result<Position, LedgerError> {
         let (_, pipe) = self.stream(stream)?;
         wait(pipe, None, || Ok(self.snapshot(stream)?.place))
@@ -113,8 +113,8 @@ impl LedgerView {
         self.post(stream, place, None)
     }
 
-    /// For an understudy that goes on with a dead rank's part: the next byte to be written has this place, and everything
-    /// below `high_water` has been forwarded by the dead rank's relay.
+    /// For an understudy that goes on with a dead rank's part: the next byte to be written has this
+    /// place, and everything below `high_water` has been forwarded by the dead rank's relay.
     pub fn takeover(
         &self,
         stream: Stream,

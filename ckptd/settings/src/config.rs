@@ -1,7 +1,8 @@
 //! All settings of a job as values, read and checked.
 //!
-//! The layer reads them in every rank, `understudy run` and `understudy doctor` before a job starts: one piece of code, so that what a
-//! job would stop for is known before it has waited in a queue.
+//! The layer reads them in every rank, `understudy run` and `understudy doctor` before a job
+//! starts: one piece of code, so that what a job would stop for is known before it has waited in a
+//! queue.
 
 use super::domains;
 use super::fault::{self, Fault};
@@ -14,6 +15,7 @@ use crate::setting::{SECRET, Setting};
 use crate::settings_table::SETTINGS;
 use std::path::PathBuf;
 use std::time::Duration;
+use understudy_catalogue::message;
 use understudy_formats::pages::Tracking;
 use understudy_wire::client::Address;
 
@@ -217,7 +219,8 @@ const VALUES: &[(&str, Parse)] = &[
 ];
 
 impl Config {
-    /// Reads the variables through `lookup`. An error names the variable, what is wrong with it, and what is possible.
+    /// Reads the variables through `lookup`. An error names the variable, what is wrong with it,
+    /// and what is possible.
     pub fn read(lookup: impl Fn(&str) -> Option<String>) -> Result<Config, String> {
         let mut config = Config {
             spares: 1,
@@ -249,40 +252,30 @@ impl Config {
         };
         for (name, parse) in VALUES {
             if let Some(text) = lookup(name).filter(|text| !text.is_empty()) {
-                parse(&mut config, &text).map_err(|why| format!("{name}: {why}"))?;
+                parse(&mut config, &text)
+                    .map_err(|why| message::bad_setting(name, why).to_string())?;
             }
         }
         if config.restart && config.disk.is_none() {
-            return Err(
-                "UNDERSTUDY_RESTART: set UNDERSTUDY_DISK to the directory that has the epochs"
-                    .into(),
-            );
+            return Err(message::RESTART_WITHOUT_DISK.into());
         }
         if config.static_data == Static::Disk && config.disk.is_none() {
-            return Err(
-                "UNDERSTUDY_STATIC=disk: set UNDERSTUDY_DISK to the directory that static data are to be written to"
-                    .into(),
-            );
+            return Err(message::STATIC_WITHOUT_DISK.into());
         }
         if let (Some(way), false) = (
             config.static_data.exclusive(),
             config.scheme.is_whole_copies(),
         ) {
-            return Err(format!(
-                "UNDERSTUDY_STATIC={way} goes with whole copies only, not with UNDERSTUDY_COPIES={}; leave one of the two out",
-                config.scheme
-            ));
+            return Err(message::static_with_parity(way, config.scheme).to_string());
         }
         if config.shared_pages == SharedPages::Always && !config.scheme.is_whole_copies() {
-            return Err(format!(
-                "UNDERSTUDY_SHARED_PAGES=1 goes with whole copies only, not with UNDERSTUDY_COPIES={}; leave one of the two out",
-                config.scheme
-            ));
+            return Err(message::shared_pages_with_parity(config.scheme).to_string());
         }
         Ok(config)
     }
 
-    /// Whether so many workers can keep copies of each other. What a single one leaves, its process manager keeps.
+    /// Whether so many workers can keep copies of each other. What a single one leaves, its process
+    /// manager keeps.
     ///
     /// # Errors
     /// Why not, and what to do.
@@ -291,10 +284,7 @@ impl Config {
         match workers {
             1 => Ok(()),
             _ if workers >= fewest => Ok(()),
-            _ => Err(format!(
-                "UNDERSTUDY_COPIES={} needs at least {fewest} workers, and there are {workers}; set it to 1, or start more",
-                self.scheme
-            )),
+            _ => Err(message::too_few_workers(self.scheme, fewest, workers).to_string()),
         }
     }
 

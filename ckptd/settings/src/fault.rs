@@ -48,7 +48,8 @@ pub enum Lack {
 pub enum Victim {
     /// A page in the middle of each copy that the rank holds of others.
     Held,
-    /// Every page of the rank's own copy: only pages that have changed since are put back from there.
+    /// Every page of the rank's own copy: only pages that have changed since are put back from
+    /// there.
     Own,
     /// What is not in the pages, in each copy that the rank holds of others.
     State,
@@ -130,7 +131,8 @@ fn one(text: &str) -> Result<Fault, String> {
         }
         Some("count") if words.next().is_none() => Ok(Fault::Count),
         _ => Err(format!(
-            "`{text}` starts with none of `kill`, `kill-manager`, `wait`, `renew`, `corrupt`, `pretend`, `count`"
+            "`{text}` starts with none of `kill`, `kill-manager`, `wait`, `renew`, `corrupt`, \
+             `pretend`, `count`"
         )),
     }
 }

@@ -1,5 +1,5 @@
-//! The settings of the layer, as people meet them: environment variables of a job, options of `understudy run`, rows of the
-//! README's table. [`Config`] has them read and checked.
+//! The settings of the layer, as people meet them: environment variables of a job, options of
+//! `understudy run`, rows of the README's table. [`Config`] has them read and checked.
 
 mod config;
 pub mod domains;

@@ -29,11 +29,13 @@ points! {
     "ask.end": "the partner's question is here, and not answered";
     "ship.half": "the partner's header is there, its pages are not";
     "ship.end": "the own copy is at the buddy, the partner's is whole";
-    "whole.begin": "the partner's copy is whole, of which no process knows yet, nor who inherits from this one";
+    "whole.begin": "the partner's copy is whole, of which no process knows yet, nor who inherits \
+        from this one";
     "commit.begin": "before this rank says that its partner's copy is whole";
     "commit.end": "the epoch counts in this rank";
     "accumulate.half": "this rank holds the lock of a window's memory and accumulates there";
-    "phase.begin": "the program sets up anew: the epoch that is about to be captured begins another journal";
+    "phase.begin": "the program sets up anew: the epoch that is about to be captured begins \
+        another journal";
     "phase.end": "the journal of the initialisation phase is complete; only its worker has it";
     "rehearse.begin": "a holder has a worker's journal, and nobody has begun to replay it";
     "rehearse.end": "the rehearsal is over; its worker does not know yet";
@@ -56,8 +58,10 @@ points! {
     "replay.end": "its copy is whole";
     "fetch.end": "the copy is at the understudy";
     "load.begin": "before memory is put back";
-    "step-back.begin": "a survivor has undone a step that was not complete, and is about to undo those that were";
-    "load.half": "a survivor is about to have static data made again that it has changed since the epoch";
+    "step-back.begin": "a survivor has undone a step that was not complete, and is about to undo \
+        those that were";
+    "load.half": "a survivor is about to have static data made again that it has changed since \
+        the epoch";
     "load.end": "memory and state are those of the epoch";
     "rebuild.begin": "before the program's communicators are made again";
     "rebuild.half": "some of the program's communicators are made again";
@@ -70,7 +74,8 @@ points! {
     "restart.end": "a job is started again from disk, and this rank goes on";
     "finalize.begin": "MPI_Finalize was called";
     "finalize.agreed": "the workers have met; the spares wait, and epochs are still on disk";
-    "finalize.end": "the workers have met, the spares are released; nothing is recovered from any more";
+    "finalize.end": "the workers have met, the spares are released; nothing is recovered from any \
+        more";
 }
 
 /// The point's place in the table. A stage's name alone stands for its end.

@@ -2,8 +2,9 @@
 
 use super::values::{Require, require, switch};
 
-/// Why it must stop, if it must. `has_launcher`: the program could run without the layer; `is_split`: other nodes may not refuse, and their
-/// ranks would wait for those of this one for ever.
+/// Why it must stop, if it must. `has_launcher`: the program could run without the layer;
+/// `is_split`: other nodes may not refuse, and their ranks would wait for those of this one for
+/// ever.
 pub fn stops(has_launcher: bool, is_split: bool) -> Option<&'static str> {
     let set_to = |name| std::env::var(name).unwrap_or_default();
     let is_required = require(&set_to("UNDERSTUDY_REQUIRE")).is_ok_and(|it| it != Require::Never);

@@ -1,7 +1,7 @@
 //! A setting, and its name.
 
-/// How `understudy run` takes a setting. Its option is the variable's name without the prefix, in lower case: `UNDERSTUDY_DISK_EVERY`
-/// is `--disk-every`.
+/// How `understudy run` takes a setting. Its option is the variable's name without the prefix, in
+/// lower case: `UNDERSTUDY_DISK_EVERY` is `--disk-every`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// As an option with a value of this name.

@@ -3,9 +3,11 @@
 use crate::setting::PREFIX;
 use crate::settings_table::SETTINGS;
 use std::fmt;
+use understudy_catalogue::message;
 use understudy_wire::line::{LAUNCHERS, PID_NAMESPACE};
 
-/// What is ours and no setting: what the layer tells itself, and what the module file and the tests set.
+/// What is ours and no setting: what the layer tells itself, and what the module file and the tests
+/// set.
 const OTHERS: [&str; 10] = [
     "UNDERSTUDY_ASIDE",
     "UNDERSTUDY_BOOT",
@@ -19,7 +21,8 @@ const OTHERS: [&str; 10] = [
     "UNDERSTUDY_WAS",
 ];
 
-/// Names that are more alike than this are taken for the same one, misspelt (Jaro's measure, 1: equal).
+/// Names that are more alike than this are taken for the same one, misspelt (Jaro's measure, 1:
+/// equal).
 const ALIKE: f64 = 0.74;
 /// So many slips of the keyboard may be in what settings begin with.
 const SLIPS: usize = 2;
@@ -35,8 +38,8 @@ pub struct Unknown {
 impl fmt::Display for Unknown {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.nearest {
-            Some(nearest) => write!(out, "{} is no setting; did you mean {nearest}?", self.name),
-            None => write!(out, "{} is no setting, and nobody reads it", self.name),
+            Some(nearest) => write!(out, "{}", message::unknown_setting(&self.name, nearest)),
+            None => write!(out, "{}", message::setting_unread(&self.name)),
         }
     }
 }

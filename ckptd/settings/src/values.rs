@@ -101,7 +101,8 @@ impl Static {
 /// Where the initialisation phase ends: at the first cut at which it is satisfied in every worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// When calls are made at places that have made calls before, for long enough; at the latest when the first interval is over.
+    /// When calls are made at places that have made calls before, for long enough; at the latest
+    /// when the first interval is over.
     Auto,
     /// This procedure has been called so often.
     Calls(String, u64),
@@ -142,8 +143,8 @@ pub enum LogLimit {
 }
 
 impl LogLimit {
-    /// Bytes for an image of so many bytes. So little memory is no reason to give a journal up that the part of a small image
-    /// may be longer.
+    /// Bytes for an image of so many bytes. So little memory is no reason to give a journal up that
+    /// the part of a small image may be longer.
     pub fn of(self, image: usize) -> usize {
         const LEAST: usize = 4 << 20;
         match self {
@@ -195,7 +196,8 @@ pub(super) fn new_phase(text: &str) -> Result<Option<i32>, String> {
 pub(super) fn init_end(text: &str) -> Result<Rule, String> {
     let wrong = || {
         format!(
-            "`{text}` is none of `auto`, `MPI_Allreduce#120`, `pcontrol:1`, `function:main_loop`, `time:30s`"
+            "`{text}` is none of `auto`, `MPI_Allreduce#120`, `pcontrol:1`, `function:main_loop`, \
+             `time:30s`"
         )
     };
     if text == "auto" {
@@ -286,7 +288,8 @@ pub(super) fn interval(text: &str) -> Result<Interval, String> {
     }
     match understudy_formats::advice::duration(text) {
         Some(time) if time > LONGEST_INTERVAL => Err(format!(
-            "`{text}` is longer than any job: at most 30d; `off` takes no checkpoints after the first"
+            "`{text}` is longer than any job: at most 30d; `off` takes no checkpoints after the \
+             first"
         )),
         time => time.map(Interval::Time).ok_or_else(wrong),
     }

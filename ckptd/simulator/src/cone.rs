@@ -1,6 +1,7 @@
 //! Which tasks give a lost partition its messages again.
 //!
-//! A partition that fails after `lost` iterations since the checkpoint needs of iteration k the tasks at most `lost` − k steps away.
+//! A partition that fails after `lost` iterations since the checkpoint needs of iteration k the
+//! tasks at most `lost` − k steps away.
 
 use crate::Grid;
 
@@ -11,7 +12,8 @@ pub fn tasks(grid: Grid, node: usize, lost: usize, done: usize) -> usize {
         .sum()
 }
 
-/// Neighbours that compute or give data of the checkpoint, where no border is near: 2i in a chain, 2i(i + 1) in a grid.
+/// Neighbours that compute or give data of the checkpoint, where no border is near: 2i in a chain,
+/// 2i(i + 1) in a grid.
 pub fn neighbours(lost: f64, is_chain: bool) -> f64 {
     if is_chain {
         2.0 * lost

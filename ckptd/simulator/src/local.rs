@@ -1,6 +1,7 @@
 //! Only the lost partition goes back: by logs of its neighbours, or by duplicates of them.
 //!
-//! Both take the same time: the duplicates are computed while the lost partition is. They differ in what they compute.
+//! Both take the same time: the duplicates are computed while the lost partition is. They differ in
+//! what they compute.
 
 use crate::{Failures, Run, Setting, cone};
 
@@ -82,7 +83,8 @@ impl State<'_> {
         }
     }
 
-    /// When a task ends whose node fails before `end`: it begins anew when the `lost` iterations are there again, and what it `needs`.
+    /// When a task ends whose node fails before `end`: it begins anew when the `lost` iterations
+    /// are there again, and what it `needs`.
     #[cold]
     fn survive(&mut self, node: usize, needs: f64, task: f64, lost: u32, mut end: f64) -> f64 {
         let step = self.setting.task;
@@ -107,7 +109,8 @@ impl State<'_> {
         end
     }
 
-    /// After the last iteration of a section. Its result is safe, so who fails while it waits for others has lost nothing.
+    /// After the last iteration of a section. Its result is safe, so who fails while it waits for
+    /// others has lost nothing.
     fn checkpoint(&mut self, copy: f64) {
         if !self.setting.is_coordinated {
             self.ended.iter_mut().for_each(|end| *end += copy);

@@ -1,6 +1,7 @@
 //! What is expected on average, without a simulation.
 //!
-//! The formulas hold where failures are rare against checkpoints, transfers cost nothing and no border is near.
+//! The formulas hold where failures are rare against checkpoints, transfers cost nothing and no
+//! border is near.
 
 use crate::{Setting, cone};
 
@@ -16,7 +17,8 @@ pub struct Expected {
     pub data_flow: f64,
 }
 
-/// T = Iτ / (1 − (C/2)τ n/M): a failure costs half a section on average. `None` if that is nothing or less.
+/// T = Iτ / (1 − (C/2)τ n/M): a failure costs half a section on average. `None` if that is nothing
+/// or less.
 pub fn expected(setting: &Setting) -> Option<Expected> {
     let nodes = setting.grid.nodes() as f64;
     let section = f64::from(setting.every) * setting.task;
@@ -70,7 +72,8 @@ pub struct Savings {
     pub watts: f64,
 }
 
-/// S = λ · N_idle · E (equation 3), with the neighbours of equation 4 averaged over the iterations that are lost (equation 5).
+/// S = λ · N_idle · E (equation 3), with the neighbours of equation 4 averaged over the iterations
+/// that are lost (equation 5).
 pub fn savings(machine: &Machine) -> Savings {
     let every = f64::from(machine.every);
     let sum: f64 = (0..machine.every)

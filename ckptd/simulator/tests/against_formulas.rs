@@ -91,7 +91,8 @@ fn cones_are_what_the_tasks_depend_on() {
         assert_eq!(chain.within(50, lost) as f64, around(true));
         assert_eq!(plane.within(21 * 45 + 22, lost) as f64, around(false));
     }
-    // The experiment of section 5.1: eight processes as 2 x 4, process 1 dies with two iterations lost.
+    // The experiment of section 5.1: eight processes as 2 x 4, process 1 dies with two iterations
+    // lost.
     let eight = Grid {
         width: 2,
         height: 4,
@@ -192,8 +193,9 @@ fn means(setting: &Setting, seeds: u64) -> (Run, Local) {
     (mean(&all), found)
 }
 
-/// Tasks that global rollback computes again, without the formulas' assumption that failures are rare: of those that fall into a section of
-/// C iterations, more come early. Each section is tried e^(λCτ) times.
+/// Tasks that global rollback computes again, without the formulas' assumption that failures are
+/// rare: of those that fall into a section of C iterations, more come early. Each section is tried
+/// e^(λCτ) times.
 fn exactly_global(setting: &Setting) -> f64 {
     let rate = setting.grid.nodes() as f64 / setting.node_mtbf;
     let survives = |iterations: u32| (-rate * setting.task * f64::from(iterations)).exp();
@@ -204,7 +206,8 @@ fn exactly_global(setting: &Setting) -> f64 {
     sections * lost / survives(setting.every) * setting.grid.nodes() as f64
 }
 
-/// The formulas are of rare failures: of many, more come early in a section, and some while a node waits for others and loses nothing.
+/// The formulas are of rare failures: of many, more come early in a section, and some while a node
+/// waits for others and loses nothing.
 #[test]
 fn simulated_means_are_those_of_the_formulas() {
     let plane = Grid {

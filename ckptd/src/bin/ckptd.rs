@@ -183,7 +183,7 @@ fn exit_with(status: Result<i32, launch::Error>) -> ExitCode {
     match status {
         Ok(status) => ExitCode::from(status.clamp(0, 255) as u8),
         Err(error) => {
-            eprintln!("understudy: {error}. {}", error.remedy());
+            eprintln!("understudy: {error}");
             ExitCode::FAILURE
         }
     }

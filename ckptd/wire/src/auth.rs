@@ -1,5 +1,6 @@
-//! Tokens: who knows one may talk to the daemon, or to the leader of a job, over TCP. A token does not travel: one side sends a number that it has never
-//! sent before, and the other answers with a code (HMAC-SHA256) that only who knows the token can make of it.
+//! Tokens: who knows one may talk to the daemon, or to the leader of a job, over TCP. A token does
+//! not travel: one side sends a number that it has never sent before, and the other answers with a
+//! code (HMAC-SHA256) that only who knows the token can make of it.
 
 use hmac_sha256::HMAC;
 use std::fs::File;
@@ -57,7 +58,8 @@ pub fn proof(purpose: Purpose, token: &[u8], nonce: &[u8; 32]) -> [u8; 32] {
     code(purpose, token, nonce).finalize()
 }
 
-/// The number of the token that the other side knows, from 0. The time that this takes tells nothing of the tokens.
+/// The number of the token that the other side knows, from 0. The time that this takes tells
+/// nothing of the tokens.
 pub fn verify(
     purpose: Purpose,
     tokens: &[Vec<u8>],
@@ -73,7 +75,8 @@ pub fn verify(
     found.fold(0, usize::max).checked_sub(1)
 }
 
-/// Reads a file of tokens, one in each line; it must belong to this user, and be nobody else's to read.
+/// Reads a file of tokens, one in each line; it must belong to this user, and be nobody else's to
+/// read.
 pub fn read_tokens(path: &Path) -> io::Result<Vec<Vec<u8>>> {
     let refuse = |why: &str| io::Error::other(format!("{}: {why}", path.display()));
     let file = File::open(path).map_err(|error| refuse(&error.to_string()))?;
@@ -96,7 +99,8 @@ pub fn read_tokens(path: &Path) -> io::Result<Vec<Vec<u8>>> {
     if tokens.is_empty() || tokens.len() > MOST || tokens.iter().any(|token| token.len() < SHORTEST)
     {
         return Err(refuse(
-            "a file of tokens has one of at least 16 characters in each line, and at most 256 of them",
+            "a file of tokens has one of at least 16 characters in each line, and at most 256 of \
+             them",
         ));
     }
     Ok(tokens)

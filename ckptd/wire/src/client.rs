@@ -76,7 +76,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects, and proves to know the token where that is needed. The descriptor is not below `lowest_fd`.
+    /// Connects, and proves to know the token where that is needed. The descriptor is not below
+    /// `lowest_fd`.
     pub fn connect(
         address: &Address,
         token: Option<&[u8]>,

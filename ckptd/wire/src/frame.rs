@@ -6,7 +6,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 const MAGIC: [u8; 4] = *b"USCK";
 
-/// Bump rule: any change to the frame, to [`super::Ask`], [`super::Answer`] or a type inside of them, or to the proof of a token. Nobody reads another one.
+/// Bump rule: any change to the frame, to [`super::Ask`], [`super::Answer`] or a type inside of
+/// them, or to the proof of a token. Nobody reads another one.
 pub const VERSION: u16 = 3;
 
 /// Bytes in front of every payload.
@@ -56,7 +57,8 @@ pub fn encode_within<M: Encode>(message: &M, longest: usize) -> Option<Vec<u8>> 
     Some(frame)
 }
 
-/// Makes messages of a stream of bytes: of payloads that are not longer than `LONGEST`, and for which not more than `DECODED` is allocated.
+/// Makes messages of a stream of bytes: of payloads that are not longer than `LONGEST`, and for
+/// which not more than `DECODED` is allocated.
 #[derive(Debug, Default)]
 pub struct Frames<const LONGEST: usize, const DECODED: usize> {
     buffer: Vec<u8>,

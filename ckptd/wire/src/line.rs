@@ -1,9 +1,11 @@
 //! What the processes of a job and their process manager say to each other: *lines*.
 //!
-//! A line is a connection to a socket in the job's directory, which is this user's alone; messages keep their bounds (unix(7),
-//! SOCK_SEQPACKET). Guardians call the manager. A process of the program calls its guardian, which makes a line between it and the manager, and a
-//! page of memory that both share. The guardian keeps descriptors of these, and of the files that the process hands over: they outlive the process, and the
-//! manager, which learns from the guardians what there is if it follows another one ([`FromGuardian::Has`]).
+//! A line is a connection to a socket in the job's directory, which is this user's alone; messages
+//! keep their bounds (unix(7), SOCK_SEQPACKET). Guardians call the manager. A process of the
+//! program calls its guardian, which makes a line between it and the manager, and a page of memory
+//! that both share. The guardian keeps descriptors of these, and of the files that the process
+//! hands over: they outlive the process, and the manager, which learns from the guardians what
+//! there is if it follows another one ([`FromGuardian::Has`]).
 //!
 //! ```text
 //!   process                                   manager                              guardian
@@ -58,7 +60,8 @@ use std::time::Duration;
 use understudy_formats::private::Directory;
 use understudy_numbers::Guardian;
 
-/// In the environment of a process: its number, that of its guardian, and the job's directory, with commas in between.
+/// In the environment of a process: its number, that of its guardian, and the job's directory, with
+/// commas in between.
 pub const LINE: &str = "UNDERSTUDY_LINE";
 
 /// What the names of guardians' sockets begin with.
@@ -90,11 +93,13 @@ impl Socket {
     }
 }
 
-/// In that directory if processes run without the layer; they cannot be replaced then. The face, which knows no ckptd, has the same.
+/// In that directory if processes run without the layer; they cannot be replaced then. The face,
+/// which knows no ckptd, has the same.
 pub const ASIDE: &str = "aside";
 /// Name of the file there if a process was refused; the face has the same.
 pub const REFUSED: &str = "refused";
-/// In front of the names of variables that a launcher has given and a guardian has changed; the face has the same.
+/// In front of the names of variables that a launcher has given and a guardian has changed; the
+/// face has the same.
 pub const LAUNCHERS: &str = "UNDERSTUDY_LAUNCHER_";
 /// What a guardian has in its environment for the program's LD_PRELOAD; the face has the same.
 pub const PRELOADED: &str = "UNDERSTUDY_PRELOAD";
@@ -113,13 +118,15 @@ pub const INTERRUPT: i32 = 32;
 /// The main thread, whatever its number.
 pub const MAIN_THREAD: u32 = 1;
 
-/// What a process and its manager share. All but the first two words is for a manager that follows another one; not 0 is yes.
+/// What a process and its manager share. All but the first two words is for a manager that follows
+/// another one; not 0 is yes.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct Page {
     /// The generation that has begun or is to; the manager's word.
     pub generation: AtomicU32,
-    /// The number of the thread that is in the MPI library, or [`MAIN_THREAD`]; 0: none. The process's word.
+    /// The number of the thread that is in the MPI library, or [`MAIN_THREAD`]; 0: none. The
+    /// process's word.
     pub is_inside: AtomicU32,
     /// One more than the last generation that the process was ready for; its word.
     pub ready: AtomicU32,
@@ -137,7 +144,8 @@ pub struct Page {
     pub is_interruptible: AtomicU32,
     /// How often idle spares have died since it called; the manager's word.
     pub spare_deaths: AtomicU32,
-    /// When a launcher has last sent each of [`REMEMBERED`], in nanoseconds since 1970; 0: never. The guardian's words.
+    /// When a launcher has last sent each of [`REMEMBERED`], in nanoseconds since 1970; 0: never.
+    /// The guardian's words.
     pub passed: [AtomicU64; REMEMBERED.len()],
 }
 
@@ -322,10 +330,12 @@ impl Line {
         }
     }
 
-    /// The next message within `limit`, if there is one, or nothing; a signal may end the wait early. Descriptors with it are closed.
+    /// The next message within `limit`, if there is one, or nothing; a signal may end the wait
+    /// early. Descriptors with it are closed.
     ///
     /// # Errors
-    /// [`io::ErrorKind::UnexpectedEof`] if the other side has gone, or what it has sent cannot be understood.
+    /// [`io::ErrorKind::UnexpectedEof`] if the other side has gone, or what it has sent cannot be
+    /// understood.
     pub fn receive<T: bincode::Decode<()>>(
         &self,
         limit: impl Into<Option<Duration>>,

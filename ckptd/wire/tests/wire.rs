@@ -1,4 +1,5 @@
-//! The decoder of the wire under hostile bytes: it never panics, never allocates more than its limit, and never takes damaged bytes for a message.
+//! The decoder of the wire under hostile bytes: it never panics, never allocates more than its
+//! limit, and never takes damaged bytes for a message.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -25,7 +25,8 @@ const MPIRUN_FLAGS: &[&str] = &[
 /// What the layer prefers: libfabric's probing is two thirds of a short run.
 const WITHOUT_LIBFABRIC: [&str; 3] = ["--mca", "pml", "ob1"];
 
-/// What the layer prefers where ranks are on several hosts: results that do not depend on which of them share one.
+/// What the layer prefers where ranks are on several hosts: results that do not depend on which of
+/// them share one.
 const PLACELESS: [&str; 3] = ["--mca", "coll", "^han,hcoll,portals4,cuda,ucc"];
 
 impl Job {
@@ -108,7 +109,8 @@ impl Job {
             .env(processes::MARK, mark)
             .current_dir(root.join("work"));
         if hosts.is_none() {
-            // An mpirun that ends removes the session directory that all of this user share, even while another starts.
+            // An mpirun that ends removes the session directory that all of this user share, even
+            // while another starts.
             command.env("TMPDIR", root);
         }
         command
@@ -194,7 +196,8 @@ impl Job {
             "--spares",
             &self.spares.to_string(),
         ]);
-        // A shell or an interpreter does not tell which library it will need, and a program of the distribution has another one.
+        // A shell or an interpreter does not tell which library it will need, and a program of the
+        // distribution has another one.
         let library = Mpi::of(&place::example("heat2d"))
             .expect("it is linked with MPI")
             .library;

@@ -15,7 +15,8 @@ const TICK: Duration = Duration::from_millis(4);
 ///
 /// A longer one means that this process, and maybe the job, was not running.
 const LONGEST_TICK: Duration = Duration::from_millis(200);
-/// How often the ranks' mappings are looked at: /proc/PID/maps is long, and reading it holds up page faults.
+/// How often the ranks' mappings are looked at: /proc/PID/maps is long, and reading it holds up
+/// page faults.
 const MAPS_EVERY: Duration = Duration::from_millis(200);
 /// How long relays and the launcher may take to clean up after mpirun has ended.
 const GRACE: Duration = Duration::from_secs(3);
@@ -172,7 +173,8 @@ impl Run {
         }
     }
 
-    /// Relays have no environment; their command line has the name of the job, and that has the pid of the launcher, or a batch system's numbers.
+    /// Relays have no environment; their command line has the name of the job, and that has the pid
+    /// of the launcher, or a batch system's numbers.
     fn relay_mark(&self) -> String {
         match (&self.hosts, self.ranks.values().next()) {
             (Some(hosts), _) => hosts.job_mark(),

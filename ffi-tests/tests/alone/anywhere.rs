@@ -171,7 +171,8 @@ fn threads_that_call_at_the_same_time_survive() {
     judge(10);
 }
 
-/// A synchronous send whose message a cut takes ends when the program receives it: else messages would come in steps that are over.
+/// A synchronous send whose message a cut takes ends when the program receives it: else messages
+/// would come in steps that are over.
 #[test]
 fn synchronous_sends_tell_when_all_have_been_received() {
     judge(11);

@@ -1,4 +1,5 @@
-//! UNDERSTUDY_INTERVAL=auto: the interval follows from what checkpoints cost, and is the same in all workers.
+//! UNDERSTUDY_INTERVAL=auto: the interval follows from what checkpoints cost, and is the same in
+//! all workers.
 
 use ffi_tests::shared::native;
 use ffi_tests::{Job, Kill, Outcome, Trigger, place};
@@ -77,7 +78,8 @@ fn an_understudy_goes_by_the_same_interval() {
     );
 }
 
-/// A spare's node may as well be a worker's. Intervals are longer than the least, and there are a few of them after the deaths.
+/// A spare's node may as well be a worker's. Intervals are longer than the least, and there are a
+/// few of them after the deaths.
 #[test]
 fn deaths_of_idle_spares_count_as_failures() {
     let long = || {

@@ -1,4 +1,5 @@
-//! A job beside a daemon: it may choose the spare, and nothing that it does or says can make a recovery wrong.
+//! A job beside a daemon: it may choose the spare, and nothing that it does or says can make a
+//! recovery wrong.
 
 use ffi_tests::daemon::{Daemon, pretend, private_directory};
 use ffi_tests::programs::{self, Case};
@@ -22,7 +23,8 @@ fn job(case: &Case, socket: &Path) -> Job {
     job.env("UNDERSTUDY_CKPTD", &socket.to_string_lossy())
 }
 
-/// Whatever the daemon did, the job has recovered. Who has chosen, and why the built-in rule has, if it has.
+/// Whatever the daemon did, the job has recovered. Who has chosen, and why the built-in rule has,
+/// if it has.
 fn judge(case: &Case, outcome: &Outcome) -> (SpareChoice, Option<String>) {
     outcome.assert_success();
     outcome.assert_like(&native(case.job()), case.files);
@@ -183,7 +185,8 @@ fn is_protected(pid: u32) -> bool {
         .is_some_and(|root| commit.has_come(&root.join("stdout"), &root.join("events")))
 }
 
-/// Kills the victim when the daemon has been treated so, and its spares are as many as they should be then.
+/// Kills the victim when the daemon has been treated so, and its spares are as many as they should
+/// be then.
 fn killed_after(
     treat: fn(&mut Daemon),
     spares_then: usize,

@@ -1,4 +1,5 @@
-//! Jobs under a plain mpirun, without any flag: what it has started are guardians, and survive the ranks.
+//! Jobs under a plain mpirun, without any flag: what it has started are guardians, and survive the
+//! ranks.
 
 use ffi_tests::programs::{HEAT2D, heat2d};
 use ffi_tests::shared::native;
@@ -179,8 +180,8 @@ fn a_program_that_is_refused_runs_under_its_launcher() {
     );
 }
 
-/// A job under our own launcher, which is the first process of a container: with it the kernel ends all others. It shares the host's memory, and
-/// has always the same name.
+/// A job under our own launcher, which is the first process of a container: with it the kernel ends
+/// all others. It shares the host's memory, and has always the same name.
 fn contained(work: &Path, iterations: &str) -> Command {
     let mut command = Command::new("timeout");
     command.args([

@@ -1,4 +1,5 @@
-//! What jobs leave in files: `understudy inspect` looks into it, `understudy clean` removes what nobody needs.
+//! What jobs leave in files: `understudy inspect` looks into it, `understudy clean` removes what
+//! nobody needs.
 
 use ffi_tests::command::{Ran, Understudy, understudy};
 use ffi_tests::shared::native;
@@ -135,7 +136,8 @@ fn what_is_left_goes_and_what_lives_stays() {
         .nodename()
         .to_string_lossy()
         .into_owned();
-    // It cleans while a job runs, which then loses a rank: without its ledgers output would come twice.
+    // It cleans while a job runs, which then loses a rank: without its ledgers output would come
+    // twice.
     let program = ["--", &heat(), "300", "300", "20000"];
     let start = [
         "run",
@@ -155,12 +157,14 @@ fn what_is_left_goes_and_what_lives_stays() {
                 .filter(|entry| entry.file_name().to_string_lossy().contains("@1-"))
                 .count();
             if found.get().is_none() && ledgers >= 4 && child.id() > 0 {
-                // Made now: the daemons of other tests, whose turn is over, would have removed them.
+                // Made now: the daemons of other tests, whose turn is over, would have removed
+                // them.
                 let paths = [
                     remains("understudy-", &here, Duration::ZERO),
                     remains(".understudy-", "ffi-test", Duration::from_secs(3600)),
                 ];
-                // What the job of another node has just written is left alone: nobody here knows whether it lives.
+                // What the job of another node has just written is left alone: nobody here knows
+                // whether it lives.
                 let living = remains("understudy-", "ffi-test-living", Duration::ZERO);
                 let dry = understudy(&["clean", "--dry-run"]);
                 let is_listed = paths

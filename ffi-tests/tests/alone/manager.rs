@@ -1,4 +1,5 @@
-//! The death of the process manager: a guardian starts another one, which learns from the guardians what there is.
+//! The death of the process manager: a guardian starts another one, which learns from the guardians
+//! what there is.
 
 use ffi_tests::living::look;
 use ffi_tests::programs::{self, HEAT2D, heat2d};
@@ -43,7 +44,8 @@ fn managers(outcome: &Outcome) -> usize {
     outcome.stderr.matches(TOLD).count()
 }
 
-/// The job has written what it would have written, has left nothing, and has had so many other managers.
+/// The job has written what it would have written, has left nothing, and has had so many other
+/// managers.
 #[track_caller]
 fn assert_survived(job: Job, count: usize) -> Outcome {
     let outcome = heat2d().assert_undisturbed(job);
@@ -112,7 +114,8 @@ fn it_may_die_in_a_renewal_and_so_may_the_next() {
     ] {
         // The second is not reached before the generation has begun that follows the first.
         let fault = format!(
-            "kill rank=1 at=commit.end epoch=3; kill-manager rank=0 at={first}; kill-manager rank=2 at={second}"
+            "kill rank=1 at=commit.end epoch=3; kill-manager rank=0 at={first}; kill-manager \
+             rank=2 at={second}"
         );
         let outcome = assert_survived(job().fault(&fault), 2);
         outcome.check(outcome.takeovers() == [1], "another part was taken");

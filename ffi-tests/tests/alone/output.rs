@@ -161,7 +161,8 @@ fn output_of(mut process: u32) -> PathBuf {
 
 #[test]
 fn lines_arrive_while_the_program_runs() {
-    // A line that is flushed is out within a moment: the output never stands still for long, checkpoints or not.
+    // A line that is flushed is out within a moment: the output never stands still for long,
+    // checkpoints or not.
     let longest = std::sync::Arc::new(std::sync::Mutex::new(Duration::ZERO));
     let told = std::sync::Arc::clone(&longest);
     let mut watched: Option<Box<dyn FnMut() -> Option<Duration>>> = None;
@@ -191,7 +192,8 @@ fn lines_arrive_while_the_program_runs() {
     );
 }
 
-/// The lines but for those that tell a time, and how many of those there are; one that is no time is an error.
+/// The lines but for those that tell a time, and how many of those there are; one that is no time
+/// is an error.
 fn without_times(outcome: &Outcome) -> (Vec<String>, usize) {
     let is_time = |line: &str| {
         let time = line

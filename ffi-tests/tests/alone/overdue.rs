@@ -1,4 +1,5 @@
-//! A phase in which no checkpoint is possible is told of, once, with the process that stands in the way.
+//! A phase in which no checkpoint is possible is told of, once, with the process that stands in the
+//! way.
 
 use ffi_tests::shared::native;
 use ffi_tests::{Job, Outcome, place};

@@ -1,5 +1,5 @@
-//! What `make install` installs works from its place; the files for service managers, module systems and package builders are good, as far as their tools
-//! are here.
+//! What `make install` installs works from its place; the files for service managers, module
+//! systems and package builders are good, as far as their tools are here.
 
 use ffi_tests::{daemon, place};
 use std::path::{Path, PathBuf};
@@ -280,7 +280,8 @@ fn the_unit_is_one_that_systemd_takes() {
     run(verify.env("XDG_RUNTIME_DIR", directory.path()));
 }
 
-/// Tcl is what module files are written in; without Environment Modules its commands are stood in for.
+/// Tcl is what module files are written in; without Environment Modules its commands are stood in
+/// for.
 const STAND_IN: &str = r#"
 foreach command {module-whatis conflict} { proc $command {args} {} }
 proc prepend-path {name value} { puts "$name=$value" }

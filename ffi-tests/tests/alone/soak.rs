@@ -17,8 +17,9 @@ fn minutes() -> f64 {
     minutes.unwrap_or(10.0)
 }
 
-/// Two deaths: the first at a random line, the second a random time after the recovery from it. Always as many random
-/// numbers, so that the n-th run of a seed is the same, however long the others took.
+/// Two deaths: the first at a random line, the second a random time after the recovery from it.
+/// Always as many random numbers, so that the n-th run of a seed is the same, however long the
+/// others took.
 fn deaths(random: &mut Random, lines: usize, spares: u32) -> [Kill; 2] {
     let first = random.below(u64::from(WORKERS)) as u32;
     let line = 1 + random.below(lines as u64 * 7 / 10) as usize;
@@ -111,7 +112,8 @@ fn runs_with_random_deaths_write_the_same_and_leave_nothing() {
     let (descriptors, memory) = before.unwrap_or_default();
     let (descriptors_now, memory_now) = (own(std::process::id()), shared_memory());
     println!(
-        "{runs} runs, {recoveries} parts taken over, {missed} kills too late; shared memory of the machine {memory} KiB, now {memory_now} KiB"
+        "{runs} runs, {recoveries} parts taken over, {missed} kills too late; shared memory of \
+         the machine {memory} KiB, now {memory_now} KiB"
     );
     verdicts.judge("all runs", || {
         assert!(
@@ -131,7 +133,8 @@ fn runs_with_random_deaths_write_the_same_and_leave_nothing() {
 const RECOVERIES: u32 = 34;
 /// Over how many of them, the last ones, survivors must not grow …
 const FLAT: usize = 20;
-/// … by more than this: so many KiB, which is less than the communicators of one recovery times as many …
+/// … by more than this: so many KiB, which is less than the communicators of one recovery times as
+/// many …
 const MEMORY_LIMIT: u64 = 1024;
 /// … or so many mappings; descriptors not at all.
 const MAPPING_LIMIT: usize = 4;

@@ -1,4 +1,5 @@
-//! Many deaths under a plain mpirun: whoever dies and however often, the job writes the same, and nothing grows.
+//! Many deaths under a plain mpirun: whoever dies and however often, the job writes the same, and
+//! nothing grows.
 
 use ffi_tests::living::{self, beside_work, look};
 use ffi_tests::processes::{self, Use};
@@ -26,7 +27,8 @@ fn assert_undisturbed(case: &Case, outcome: &Outcome, workers: u32) {
 /// Time between two deaths.
 const PERIOD: Duration = Duration::from_millis(300);
 
-/// A random process of a job is killed every [`PERIOD`], for so long, but not when so many lines are out.
+/// A random process of a job is killed every [`PERIOD`], for so long, but not when so many lines
+/// are out.
 fn kill_for(case: &Case, spares: u32, time: Duration, lines: usize) {
     let mut random = Random::announced("stress");
     let workers = case.job().worker_count();
@@ -44,7 +46,8 @@ fn kill_for(case: &Case, spares: u32, time: Duration, lines: usize) {
                 return false;
             }
             let (living, printed) = look(first, "heat2d");
-            // Before a line is out the job starts again, and makes no progress under such a fire; at the end nobody takes a part.
+            // Before a line is out the job starts again, and makes no progress under such a fire;
+            // at the end nobody takes a part.
             if (2..lines).contains(&printed) && !living.is_empty() {
                 let victim = random.below(living.len() as u64) as usize;
                 let hit = living
@@ -102,7 +105,8 @@ fn a_process_is_killed_every_300_ms_for_a_minute() {
 /// What the processes of a job take: ranks, guardians, the manager.
 type Uses = BTreeMap<(&'static str, u32), Use>;
 
-/// How often a process of the job has been brought back, and what all take; files in memory as well.
+/// How often a process of the job has been brought back, and what all take; files in memory as
+/// well.
 fn measure(first: &living::Ranks) -> Option<(usize, Uses)> {
     let directory = beside_work(first.get(&0)?.pid)?.join("events");
     let reader = EventReader::open(&directory.join(file_name(ProcessNumber(0)))).ok()?;
@@ -148,8 +152,8 @@ fn measure(first: &living::Ranks) -> Option<(usize, Uses)> {
     Some((renewals, uses))
 }
 
-/// What each takes from one number of renewals to another: the least memory, and the most descriptors. Both come and go within a renewal,
-/// memory without a bound.
+/// What each takes from one number of renewals to another: the least memory, and the most
+/// descriptors. Both come and go within a renewal, memory without a bound.
 fn bounds(seen: &[(usize, Uses)], from: usize, to: usize) -> Uses {
     let mut bounds = Uses::new();
     for (_, uses) in seen
@@ -166,10 +170,12 @@ fn bounds(seen: &[(usize, Uses)], from: usize, to: usize) -> Uses {
     bounds
 }
 
-/// By how much more nothing may have grown in 30 renewals or more: KiB, mappings. (News of lost connections, which libpmix keeps for a while, is the manager's.)
+/// By how much more nothing may have grown in 30 renewals or more: KiB, mappings. (News of lost
+/// connections, which libpmix keeps for a while, is the manager's.)
 const LIMITS: (u64, usize) = (1024, 4);
 
-/// Connections of the ranks of two generations to the manager: libpmix closes them some time after the ranks have.
+/// Connections of the ranks of two generations to the manager: libpmix closes them some time after
+/// the ranks have.
 const CONNECTIONS: usize = 2 * 5;
 
 #[test]
@@ -290,7 +296,8 @@ fn a_guardian_that_dies_under_mpirun_ends_the_job() {
     outcome.assert_nothing_left();
 }
 
-/// 256 MiB at a time, which the receivers read out of the senders' memory (Open MPI's smsc/cma) or copy in pieces.
+/// 256 MiB at a time, which the receivers read out of the senders' memory (Open MPI's smsc/cma) or
+/// copy in pieces.
 #[test]
 fn no_byte_of_a_large_message_comes_late() {
     let mut random = Random::announced("bulk");

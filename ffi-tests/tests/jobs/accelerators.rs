@@ -1,4 +1,5 @@
-//! Programs that use an accelerator, with a stand-in for its driver's library: memory of the device is in no mapping of the process.
+//! Programs that use an accelerator, with a stand-in for its driver's library: memory of the device
+//! is in no mapping of the process.
 
 use ffi_tests::shared::native;
 use ffi_tests::{Job, Kill, Outcome, Scope, Trigger, Verdicts, fault_at_commit, few, place};
@@ -6,7 +7,8 @@ use ffi_tests::{Job, Kill, Outcome, Scope, Trigger, Verdicts, fault_at_commit, f
 const WORKERS: u32 = 3;
 const ROUNDS: usize = 30;
 
-/// The program, which opens the driver of that `kind` (`new`, `old`) at that time (`early`, `late`, `unused`).
+/// The program, which opens the driver of that `kind` (`new`, `old`) at that time (`early`, `late`,
+/// `unused`).
 fn job(kind: &str, when: &str) -> Job {
     let library = place::test_program("accelerator")
         .with_file_name("accelerators")

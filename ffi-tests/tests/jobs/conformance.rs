@@ -1,4 +1,5 @@
-//! Programs for each area of the standard get the same answers with and without the layer, and with a worker killed.
+//! Programs for each area of the standard get the same answers with and without the layer, and with
+//! a worker killed.
 
 use crate::disk;
 use ffi_tests::shared::native;
@@ -19,7 +20,8 @@ fn job(name: &str) -> Job {
     Job::new(place::test_program(name), &ARGUMENTS).interval("7calls")
 }
 
-/// Runs the program with a worker killed between two rounds or in the middle of one; and undisturbed under the layer, if there is time.
+/// Runs the program with a worker killed between two rounds or in the middle of one; and
+/// undisturbed under the layer, if there is time.
 fn conforms(name: &str) {
     let undisturbed = native(job(name));
     undisturbed.assert_checks();
@@ -126,7 +128,8 @@ fn no_checkpoint_is_taken_of_communicators_of_other_values() {
     );
 }
 
-/// Survivors go back to before they had set handlers, and their timers go on until they are stopped.
+/// Survivors go back to before they had set handlers, and their timers go on until they are
+/// stopped.
 #[test]
 fn no_signal_comes_from_a_timer_of_after_the_checkpoint() {
     let undisturbed = native(job("process"));
@@ -139,7 +142,8 @@ fn no_signal_comes_from_a_timer_of_after_the_checkpoint() {
     }
 }
 
-/// The understudy goes back to the epoch that it has loaded, in which the locks are the dead process's.
+/// The understudy goes back to the epoch that it has loaded, in which the locks are the dead
+/// process's.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn locks_pass_again_when_another_dies_before_the_next_checkpoint() {
@@ -153,7 +157,8 @@ fn locks_pass_again_when_another_dies_before_the_next_checkpoint() {
     outcome.check(parts == [1, 3], &format!("parts taken over: {parts:?}"));
 }
 
-/// The whole job is killed, and started again from its disk level: requests with recipes are made again.
+/// The whole job is killed, and started again from its disk level: requests with recipes are made
+/// again.
 #[test]
 fn persistent_collectives_and_partitioned_messages_go_on_after_a_restart() {
     for name in ["persistent", "partitioned"] {

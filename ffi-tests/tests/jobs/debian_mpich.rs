@@ -1,4 +1,5 @@
-//! Programs of Debian's MPICH, whose library has another name (`libmpich.so.12`), and of its Fortran bindings.
+//! Programs of Debian's MPICH, whose library has another name (`libmpich.so.12`), and of its
+//! Fortran bindings.
 
 use crate::disk;
 use ffi_tests::hosts::Hosts;
@@ -44,7 +45,8 @@ fn survives(source: &str, arguments: &[&str], interval: &str, kills: &[(u32, usi
     verdicts.assert_all_good();
 }
 
-/// Reduction, copy and delete functions, error handlers and generalized requests are subroutines of the program.
+/// Reduction, copy and delete functions, error handlers and generalized requests are subroutines of
+/// the program.
 #[test]
 fn a_worker_of_a_program_of_mpi_f08_dies() {
     let kills: Vec<_> = few([(1, 300), (0, 60)], 1).collect();
@@ -57,7 +59,8 @@ fn a_worker_of_a_program_of_the_module_dies() {
     survives("fortran/heat.f90", &["300", "2000"], "0.05s", &kills);
 }
 
-/// MPI_BOTTOM, attributes as MPI-1 has them, persistent requests. UCX has more queues after the second start than at the first.
+/// MPI_BOTTOM, attributes as MPI-1 has them, persistent requests. UCX has more queues after the
+/// second start than at the first.
 #[test]
 fn a_worker_of_a_program_of_mpif_h_dies() {
     let kills: Vec<_> = few([(0, 30), (1, 100)], 1).collect();
@@ -147,7 +150,8 @@ fn a_worker_of_each_host_dies() {
     outcome.assert_nothing_left();
 }
 
-/// This MPICH finds the least of unsigned numbers as if they were signed, by which the epoch is chosen.
+/// This MPICH finds the least of unsigned numbers as if they were signed, by which the epoch is
+/// chosen.
 #[test]
 fn a_job_goes_on_from_disk() {
     let Some(program) = place::debian_mpich_program(HEAT) else {

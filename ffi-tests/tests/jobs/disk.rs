@@ -1,4 +1,5 @@
-//! The disk level: whole jobs that are killed and started again, damaged files, and the loss of all copies in memory.
+//! The disk level: whole jobs that are killed and started again, damaged files, and the loss of all
+//! copies in memory.
 
 use ffi_tests::kill::epochs_on_disk;
 use ffi_tests::programs::{Case, HEAT2D, cg, heat2d};
@@ -48,7 +49,8 @@ fn assert_killed(outcome: &Outcome) {
     );
 }
 
-/// Epoch of the line that tells of a restart, and the lines and bytes after which the output goes on.
+/// Epoch of the line that tells of a restart, and the lines and bytes after which the output goes
+/// on.
 fn restart(outcome: &Outcome) -> Option<(u64, usize, usize)> {
     let number = |text: &str| text.split(' ').next()?.parse().ok();
     let line = outcome
@@ -125,7 +127,8 @@ fn a_job_that_was_killed_as_a_whole_goes_on() {
 
 #[test]
 fn a_job_that_was_killed_with_its_launcher_goes_on() {
-    // What the launcher had not yet passed on is lost with it, so the output of the first part is not looked at.
+    // What the launcher had not yet passed on is lost with it, so the output of the first part is
+    // not looked at.
     let case = heat2d();
     let mut first = job(&case)
         .killed_as_a_whole(on_disk(3), Scope::Everything)
@@ -329,7 +332,8 @@ fn what_a_dead_worker_had_not_written_its_understudy_writes() {
     assert_as_undisturbed(&case, &first.stdout, second);
 }
 
-/// Nobody goes back any more when all workers have met in MPI_Finalize, but the next job in this directory would stop.
+/// Nobody goes back any more when all workers have met in MPI_Finalize, but the next job in this
+/// directory would stop.
 #[test]
 fn a_worker_that_dies_when_all_have_met_leaves_no_epochs() {
     let case = heat2d();
@@ -555,7 +559,8 @@ fn a_disk_that_has_room_again_is_used_again() {
     );
 }
 
-/// What writes epochs beside the program has no number, not even for a moment, that the program's next file would have.
+/// What writes epochs beside the program has no number, not even for a moment, that the program's
+/// next file would have.
 #[test]
 fn the_numbers_of_the_programs_files_are_its_own() {
     let make = || Job::new(place::test_program("lowest"), &["1000"]);

@@ -1,5 +1,5 @@
-//! Ends that are the program's own doing: the right status and a line that says what happened, in time, and never all spares
-//! used up for a bug.
+//! Ends that are the program's own doing: the right status and a line that says what happened, in
+//! time, and never all spares used up for a bug.
 
 use ffi_tests::shared::native;
 use ffi_tests::{Job, Outcome, Verdicts, few, place};
@@ -211,7 +211,8 @@ fn mpi_abort_ends_the_job_with_its_code() {
     outcome.assert_nothing_left();
 }
 
-/// Those of attributes of MPI_COMM_SELF, which others wait for; and thousands of requests that are freed at once take no time.
+/// Those of attributes of MPI_COMM_SELF, which others wait for; and thousands of requests that are
+/// freed at once take no time.
 #[test]
 fn delete_functions_communicate_when_mpi_finalize_begins() {
     let job = || Job::new(place::test_program("last_words"), &["1", "1"]).interval("3calls");

@@ -1,10 +1,12 @@
-//! Example programs of other kinds than those that most tests run: killed, they end with the same bytes.
+//! Example programs of other kinds than those that most tests run: killed, they end with the same
+//! bytes.
 
 use ffi_tests::shared::native;
 use ffi_tests::{Job, Outcome, few, place};
 use understudy_formats::events::Kind;
 
-/// Newton's method with a dense system of equations: panels and blocks go through the communicators of a grid's rows and columns.
+/// Newton's method with a dense system of equations: panels and blocks go through the communicators
+/// of a grid's rows and columns.
 fn argtrig() -> Job {
     let arguments = ["48", "30", "x", "--block", "8", "--print-every", "2"];
     Job::new(place::example("argtrig"), &arguments).interval("5calls")
@@ -37,7 +39,8 @@ fn a_dense_solver_writes_the_same_whoever_is_killed_and_whenever() {
     }
 }
 
-/// Jacobi iterations with the skeleton; whatever way the plate is dealt out, the field is that of a single loop.
+/// Jacobi iterations with the skeleton; whatever way the plate is dealt out, the field is that of a
+/// single loop.
 fn relax(way: &[&str]) -> Job {
     let arguments = [&["200", "200", "300", "field"], way].concat();
     Job::new(place::example("relax"), &arguments).interval("20calls")
@@ -63,7 +66,8 @@ fn a_skeleton_of_supersteps_writes_the_same_however_work_is_dealt_out_and_whoeve
     }
 }
 
-/// A worker keeps 50 rows, and one or two more of its neighbours, of which each of both arrays has them all.
+/// A worker keeps 50 rows, and one or two more of its neighbours, of which each of both arrays has
+/// them all.
 #[test]
 fn the_array_of_the_last_superstep_is_in_no_checkpoint() {
     let outcome = relax(&[]).run();

@@ -1,4 +1,5 @@
-//! Files that are opened and closed between two checkpoints, and their names, are those of an undisturbed run, too.
+//! Files that are opened and closed between two checkpoints, and their names, are those of an
+//! undisturbed run, too.
 
 use ffi_tests::hosts::Hosts;
 use ffi_tests::shared::native;
@@ -44,7 +45,8 @@ fn files_are_as_if_nobody_had_been_killed_twice() {
     outcome.assert_same_files(&undisturbed);
 }
 
-/// One worker goes on from a checkpoint and appends to a file that others, who are late, have open, too.
+/// One worker goes on from a checkpoint and appends to a file that others, who are late, have open,
+/// too.
 #[test]
 fn a_file_that_several_hold_open_may_grow_at_once() {
     let job = || Job::new(place::test_program("appended"), &["12", "2"]).interval("7calls");
@@ -53,7 +55,8 @@ fn a_file_that_several_hold_open_may_grow_at_once() {
         // Late when it captures, and when it puts its files back.
         let late = |rank| {
             format!(
-                "wait rank={rank} at=capture.begin epoch={epoch} delay=300ms; wait rank={rank} at=load.begin delay=300ms"
+                "wait rank={rank} at=capture.begin epoch={epoch} delay=300ms; wait rank={rank} \
+                 at=load.begin delay=300ms"
             )
         };
         let fault = format!(
@@ -67,13 +70,15 @@ fn a_file_that_several_hold_open_may_grow_at_once() {
     }
 }
 
-/// Two epochs can be gone back to, and the first attempt at a recovery is for the older one, since worker 2 computes and does not have the
-/// newer one whole. It dies when that is agreed on, and nothing but the files could tell the next attempt.
+/// Two epochs can be gone back to, and the first attempt at a recovery is for the older one, since
+/// worker 2 computes and does not have the newer one whole. It dies when that is agreed on, and
+/// nothing but the files could tell the next attempt.
 #[test]
 fn an_attempt_that_fails_has_undone_no_file_that_the_next_one_needs() {
     let job = || Job::new(place::test_program("snapshots"), &["4", "400000"]).interval("1calls");
     let undisturbed = native(job());
-    let fault = "wait rank=1 at=ship.begin epoch=3 delay=50ms; kill rank=0 at=commit.begin epoch=3 delay=150ms; kill rank=2 at=agree.end";
+    let fault = "wait rank=1 at=ship.begin epoch=3 delay=50ms; kill rank=0 at=commit.begin \
+        epoch=3 delay=150ms; kill rank=2 at=agree.end";
     let outcome = job()
         .spares(2)
         .env("UNDERSTUDY_BUDDY_OFFSET", "1")
@@ -83,7 +88,8 @@ fn an_attempt_that_fails_has_undone_no_file_that_the_next_one_needs() {
     outcome.assert_same_files(&undisturbed);
 }
 
-/// Each rank's output and the files are those of an undisturbed run, if this worker is killed in this call of its.
+/// Each rank's output and the files are those of an undisturbed run, if this worker is killed in
+/// this call of its.
 fn assert_survived_in(job: impl Fn() -> Job, deaths: impl IntoIterator<Item = (u32, u32)>) {
     for (worker, call) in deaths {
         let fault = format!("kill rank={worker} at=call:{call}");

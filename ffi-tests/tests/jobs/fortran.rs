@@ -1,4 +1,5 @@
-//! Fortran programs: of mpif.h, of the module mpi and of mpi_f08, with the bindings that the distribution's Open MPI has.
+//! Fortran programs: of mpif.h, of the module mpi and of mpi_f08, with the bindings that the
+//! distribution's Open MPI has.
 
 use ffi_tests::older::{fortran, older};
 use ffi_tests::shared::native;
@@ -18,7 +19,8 @@ fn job((name, arguments): Program) -> Option<Job> {
     fortran(name, arguments).map(|job| job.workers(3).interval(interval))
 }
 
-/// With each kill, the program prints what it would have printed with the Open MPI that its bindings are of.
+/// With each kill, the program prints what it would have printed with the Open MPI that its
+/// bindings are of.
 fn survives(program: Program, kills: &[(u32, usize)], launched: fn(Job) -> Option<Job>) {
     let Some(undisturbed) = job(program).and_then(older).map(native) else {
         return;

@@ -1,4 +1,5 @@
-//! Ranks on several hosts, which namespaces stand for: the same bytes undisturbed and whoever dies, and nothing is left on any host.
+//! Ranks on several hosts, which namespaces stand for: the same bytes undisturbed and whoever dies,
+//! and nothing is left on any host.
 
 use crate::disk;
 use ffi_tests::daemon::{self, spares_chosen};
@@ -134,7 +135,8 @@ fn a_worker_may_die_at_any_point_of_a_checkpoint() {
     verdicts.assert_all_good();
 }
 
-/// What they have left is inherited on their host: their output does not come twice, and no buddy is needed.
+/// What they have left is inherited on their host: their output does not come twice, and no buddy
+/// is needed.
 #[test]
 fn all_ranks_of_a_host_may_be_killed_at_once() {
     if !Hosts::are_possible() {
@@ -335,7 +337,8 @@ fn large_messages_are_right_after_a_failure_in_the_middle_of_them() {
     verdicts.assert_all_good();
 }
 
-/// One command, one daemon for all hosts: it is on the first, the others reach it over TCP and know the job's token.
+/// One command, one daemon for all hosts: it is on the first, the others reach it over TCP and know
+/// the job's token.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn one_command_runs_a_job_on_all_hosts() {
@@ -429,8 +432,8 @@ fn workers_with_a_window_may_part() {
     disk::assert_as_undisturbed(&case, &first.stdout, last);
 }
 
-/// The process manager knows that a restarted job has an epoch to go back to: workers of other hosts are taken out of their library,
-/// which has given up its connections to the dead.
+/// The process manager knows that a restarted job has an epoch to go back to: workers of other
+/// hosts are taken out of their library, which has given up its connections to the dead.
 #[test]
 fn a_restarted_job_may_lose_a_worker() {
     if !Hosts::are_possible() {
@@ -453,7 +456,8 @@ fn a_restarted_job_may_lose_a_worker() {
     verdicts.assert_all_good();
 }
 
-/// Each host undoes what its own processes have done to files; where a shared pointer was, no host knows alone.
+/// Each host undoes what its own processes have done to files; where a shared pointer was, no host
+/// knows alone.
 #[test]
 fn shared_pointers_of_several_hosts_go_back() {
     if !Hosts::are_possible() {

@@ -1,4 +1,5 @@
-//! The journal of the initialisation phase: what programs may do in that phase, and what happens if a journal is damaged.
+//! The journal of the initialisation phase: what programs may do in that phase, and what happens if
+//! a journal is damaged.
 
 use ffi_tests::programs::{self, prints};
 use ffi_tests::shared::native;

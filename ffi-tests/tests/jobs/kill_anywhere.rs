@@ -1,4 +1,5 @@
-//! A worker is killed somewhere in the run: the job writes the same bytes as if nothing had happened.
+//! A worker is killed somewhere in the run: the job writes the same bytes as if nothing had
+//! happened.
 
 use ffi_tests::programs::{self, Case};
 use ffi_tests::shared::native;
@@ -21,7 +22,8 @@ fn kill_everyone(case: &Case, times: usize) {
     let workers: Vec<u32> = few([0, 2, 1, 3], 2).collect();
     for &worker in &workers {
         for time in 0..times {
-            // Moments by what was printed: a slow machine changes nothing. The last tenth is left out: a kill must hit.
+            // Moments by what was printed: a slow machine changes nothing. The last tenth is left
+            // out: a kill must hit.
             let part = lines * 9 / 10 / times;
             let after = 1 + time * part + random.below(part.max(1) as u64) as usize;
             let delay = Duration::from_micros(random.below(15_000));
@@ -38,7 +40,8 @@ fn kill_everyone(case: &Case, times: usize) {
                 outcome.slowest_recovery().unwrap_or_default()
             );
             verdicts.judge(&what, || {
-                // On a busy machine what is printed may be seen when the run is over: such a kill proves nothing.
+                // On a busy machine what is printed may be seen when the run is over: such a kill
+                // proves nothing.
                 if outcome.has_died_at_the_end() {
                     late += 1;
                     return;

@@ -1,4 +1,5 @@
-//! A worker dies at a named point of the runtime: inside a checkpoint, before the first one, at the end.
+//! A worker dies at a named point of the runtime: inside a checkpoint, before the first one, at the
+//! end.
 
 use crate::disk;
 use ffi_tests::programs::{self, Case};
@@ -22,7 +23,8 @@ fn judge(verdicts: &mut Verdicts, case: &Case, job: Job, worker: u32, what: &str
     outcome
 }
 
-/// Sends of little data are over before anybody can look, and take less time than the work between two epochs.
+/// Sends of little data are over before anybody can look, and take less time than the work between
+/// two epochs.
 fn case_for(point: &str) -> Case {
     if ["ship.half", "whole.begin"].contains(&point) {
         programs::large_heat2d()
@@ -169,7 +171,8 @@ fn another_worker_may_die_during_the_recovery() {
     let mut verdicts = Verdicts::default();
     let undisturbed = native(case.job());
     for stage in RECOVERY {
-        // Four workers and two spares on one node: worker 3 holds the copy of worker 1, so it must not be the second.
+        // Four workers and two spares on one node: worker 3 holds the copy of worker 1, so it must
+        // not be the second.
         let (first, second) = (1, 2);
         let kill = Kill::at(first, Trigger::Lines(8));
         let outcome = case
@@ -195,7 +198,8 @@ fn another_worker_may_die_during_the_recovery() {
     verdicts.assert_all_good();
 }
 
-/// Receives that match the same messages are posted again in the order in which the program has posted them.
+/// Receives that match the same messages are posted again in the order in which the program has
+/// posted them.
 #[test]
 fn receives_are_posted_again_in_their_order() {
     let make = || {
@@ -223,7 +227,8 @@ fn receives_are_posted_again_in_their_order() {
     verdicts.assert_all_good();
 }
 
-/// Another process dies while receives are posted again: by a survivor, and by the one that has taken the part.
+/// Another process dies while receives are posted again: by a survivor, and by the one that has
+/// taken the part.
 #[test]
 fn a_worker_may_die_while_receives_are_posted_again() {
     let make = || {
@@ -235,7 +240,8 @@ fn a_worker_may_die_while_receives_are_posted_again() {
     let undisturbed = native(make());
     for (first, epoch, late, second) in [(0, 4, 1, 2), (1, 7, 2, 0)] {
         let fault = format!(
-            "kill rank={first} at=commit.end epoch={epoch}; wait rank={late} at=repost.begin delay=200ms; kill rank={second} at=resume.end"
+            "kill rank={first} at=commit.end epoch={epoch}; wait rank={late} at=repost.begin \
+             delay=200ms; kill rank={second} at=resume.end"
         );
         let outcome = make().spares(2).fault(&fault).run();
         outcome.assert_success();
@@ -263,7 +269,8 @@ fn a_worker_may_die_while_another_is_being_started_again() {
     disk::assert_like(&native(make()), &[], &first.stdout, second);
 }
 
-/// What the root of a broadcast sends behind a cut does not meet receives that another worker still drains.
+/// What the root of a broadcast sends behind a cut does not meet receives that another worker still
+/// drains.
 #[test]
 fn no_message_overtakes_a_cut() {
     let make = || {

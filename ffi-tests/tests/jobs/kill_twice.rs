@@ -1,6 +1,7 @@
 //! A second process dies while a recovery is under way: at the end of each stage, in each role.
 //!
-//! Four workers and two spares; worker 1 dies at a cut. Its copy is kept by worker 2, and it kept that of worker 0.
+//! Four workers and two spares; worker 1 dies at a cut. Its copy is kept by worker 2, and it kept
+//! that of worker 0.
 
 use ffi_tests::programs::{self, Case};
 use ffi_tests::shared::native;
@@ -73,7 +74,8 @@ enum Copies {
     Die,
 }
 
-/// Until a copy has been made elsewhere, a rank and its holder are lost together if copies die with them.
+/// Until a copy has been made elsewhere, a rank and its holder are lost together if copies die with
+/// them.
 fn fate(role: Role, point: &str, copies: Copies) -> Fate {
     if copies == Copies::Outlive {
         return Fate::Survives;
@@ -84,7 +86,8 @@ fn fate(role: Role, point: &str, copies: Copies) -> Fate {
         Role::Partner => (0, 1, "reprotect"),
         _ => return Fate::Survives,
     };
-    // The holder's own stage may end a little before that of the understudy; everybody meets in the one after the load.
+    // The holder's own stage may end a little before that of the understudy; everybody meets in the
+    // one after the load.
     let certain = if role == Role::Holder {
         "rebuild.half"
     } else {

@@ -1,5 +1,5 @@
-//! Large collectives: a process that dies in one leaves transfers between the others under way, which must not reach
-//! memory that has been set back.
+//! Large collectives: a process that dies in one leaves transfers between the others under way,
+//! which must not reach memory that has been set back.
 
 use ffi_tests::shared::native;
 use ffi_tests::{Job, Kill, Random, Trigger, Verdicts, fault_at_commit, few, place};
@@ -12,7 +12,8 @@ fn large() -> Job {
     Job::new(place::test_program("large"), &[&ROUNDS.to_string(), "0"]).interval("20calls")
 }
 
-/// Data goes through shared memory in pieces, each of which the receiver must copy: transfers live long.
+/// Data goes through shared memory in pieces, each of which the receiver must copy: transfers live
+/// long.
 fn in_pieces(job: Job) -> Job {
     job.env("OMPI_MCA_smsc", "^cma")
 }

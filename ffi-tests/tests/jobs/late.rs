@@ -1,4 +1,5 @@
-//! Programs that load the MPI library in mid-run, and wrappers of programs, are protected or told that they are not.
+//! Programs that load the MPI library in mid-run, and wrappers of programs, are protected or told
+//! that they are not.
 
 use ffi_tests::plain::assert_indifferent;
 use ffi_tests::shared::native;
@@ -127,7 +128,8 @@ const RANK: [(&str, &str); 7] = [
     ("OMPI_MCA_mpi_ft_enable", "1"),
 ];
 
-/// A rank is executed a second time, and the kernel puts interpreter and name in front of a script's arguments each time.
+/// A rank is executed a second time, and the kernel puts interpreter and name in front of a
+/// script's arguments each time.
 #[test]
 fn a_script_gets_its_arguments_once() {
     let work = tempfile::tempdir().expect("there is room for temporary files");

@@ -1,4 +1,5 @@
-//! Copies that outlive their process, under ckptd's own launcher: who dies together with whom does not matter on one node.
+//! Copies that outlive their process, under ckptd's own launcher: who dies together with whom does
+//! not matter on one node.
 
 use ffi_tests::living::look;
 use ffi_tests::place;
@@ -18,8 +19,9 @@ fn renewed(case: &Case) -> Job {
     case.job().launched_by(Launcher::Ckptd)
 }
 
-/// Kills those that `choose` takes of the living, all at once, `times` times: after so many `lines`, and each time as many more. Who is
-/// started after a kill must have printed something: until then it has no part.
+/// Kills those that `choose` takes of the living, all at once, `times` times: after so many
+/// `lines`, and each time as many more. Who is started after a kill must have printed something:
+/// until then it has no part.
 fn killed(
     job: Job,
     times: usize,
@@ -118,9 +120,11 @@ fn an_heir_may_die_before_it_has_its_part() {
         ["agree", "fetch", "load", "replace", "rebuild", "reprotect"],
         2,
     ) {
-        // The spare takes the part of worker 1, and a new process that of the spare; so it is with the last copy.
+        // The spare takes the part of worker 1, and a new process that of the spare; so it is with
+        // the last copy.
         let fault = format!(
-            "kill rank=1 at=commit.end epoch=3 delay=40ms; kill rank=2 at=commit.end epoch=3 delay=40ms; kill rank=4 at={stage}.end"
+            "kill rank=1 at=commit.end epoch=3 delay=40ms; kill rank=2 at=commit.end epoch=3 \
+             delay=40ms; kill rank=4 at={stage}.end"
         );
         heat2d().assert_undisturbed(job().fault(&fault));
     }
@@ -174,7 +178,8 @@ const SMALL: [&str; 8] = [
 const DEATHS: [usize; 2] = [26, 6];
 /// So many deaths in a row are looked at for the number of descriptors.
 const SAMPLES: usize = 6;
-/// By more than this: KiB, mappings. (News of lost connections, which libpmix keeps for a while, is the manager's.)
+/// By more than this: KiB, mappings. (News of lost connections, which libpmix keeps for a while, is
+/// the manager's.)
 const LIMITS: (u64, usize) = (2048, 6);
 
 #[test]
@@ -220,7 +225,8 @@ fn nothing_grows_from_death_to_death() {
         );
         let all: Vec<usize> = seen.iter().map(|uses| uses[at].descriptors).collect();
         println!("{who}: descriptors {all:?}");
-        // A sample may be of a moment in which one more is open for a file, or most are closed for a recovery.
+        // A sample may be of a moment in which one more is open for a file, or most are closed for
+        // a recovery.
         let usual = |samples: &[usize]| {
             let mut samples = samples.to_vec();
             samples.sort_unstable();

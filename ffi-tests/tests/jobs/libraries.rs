@@ -1,4 +1,5 @@
-//! Programs of the distribution's parallel libraries, under its Open MPI 4.1 and under the one that the tests run with otherwise.
+//! Programs of the distribution's parallel libraries, under its Open MPI 4.1 and under the one that
+//! the tests run with otherwise.
 
 use ffi_tests::older::older;
 use ffi_tests::programs::Case;

@@ -1,4 +1,5 @@
-//! More than one death, deaths of spares, and what cannot be recovered: a clear end instead of a hang or a wrong result.
+//! More than one death, deaths of spares, and what cannot be recovered: a clear end instead of a
+//! hang or a wrong result.
 
 use ffi_tests::hosts::Hosts;
 use ffi_tests::programs::heat2d;
@@ -129,7 +130,8 @@ fn when_all_workers_die_without_copies_the_job_ends_and_can_go_on_from_the_disk(
     assert_ended(
         &lost,
         &[
-            "the job cannot be recovered: all workers died, and with them all copies; start the job again",
+            "the job cannot be recovered: all workers died, and with them all copies; start the \
+             job again",
         ],
     );
     let on_disk = || job().spares(2).interval("80calls").disk();
@@ -148,7 +150,8 @@ fn when_all_workers_die_without_copies_the_job_ends_and_can_go_on_from_the_disk(
     saved.assert_nothing_left();
 }
 
-/// The job ends, in one way or the other: recovered if the worker got through MPI_Init, else with a message.
+/// The job ends, in one way or the other: recovered if the worker got through MPI_Init, else with a
+/// message.
 fn die_in_init(at: Trigger, delays_ms: &[u64]) {
     let mut verdicts = Verdicts::default();
     for &delay in few(delays_ms, 2) {
@@ -292,7 +295,8 @@ fn with_memory(limit: &str) -> Job {
     job.env("UNDERSTUDY_COPIES", "xor:2")
 }
 
-/// Whoever ends the job is in the middle of a transfer then, and meets the processes of the other host for it.
+/// Whoever ends the job is in the middle of a transfer then, and meets the processes of the other
+/// host for it.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn a_worker_without_memory_for_copies_ends_the_job_on_all_hosts() {

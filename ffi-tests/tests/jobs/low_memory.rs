@@ -1,4 +1,5 @@
-//! Workers keep no copy of their own static data: what they change for the first time is made again when they go back.
+//! Workers keep no copy of their own static data: what they change for the first time is made again
+//! when they go back.
 
 use ffi_tests::shared::native;
 use ffi_tests::{Job, Outcome, Trigger, place, processes};
@@ -123,7 +124,8 @@ fn rebuilt(outcome: &Outcome, rank: u32) -> u64 {
     })
 }
 
-/// Whether a rank has rebuilt what it has changed; there are a few pages more that the program's libc has changed.
+/// Whether a rank has rebuilt what it has changed; there are a few pages more that the program's
+/// libc has changed.
 fn check_rebuilt(outcome: &Outcome, rank: u32, has_changed: bool) {
     let pages = rebuilt(outcome, rank);
     outcome.check(
@@ -246,7 +248,8 @@ fn a_survivor_may_die_while_it_gets_its_pages_back() {
     outcome.assert_taken_over(&[1, 3]);
 }
 
-/// A worker whose own copy is damaged gets that of its holder, which is without what the worker has changed.
+/// A worker whose own copy is damaged gets that of its holder, which is without what the worker has
+/// changed.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn a_damaged_copy_and_changed_pages() {
@@ -328,7 +331,8 @@ fn memory(mode: &'static str) -> u64 {
     found.get()
 }
 
-/// Static data of 17 MiB are kept three times with whole copies, by the program, by the worker and for its partner.
+/// Static data of 17 MiB are kept three times with whole copies, by the program, by the worker and
+/// for its partner.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn static_data_have_no_second_copy() {

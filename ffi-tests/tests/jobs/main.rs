@@ -1,4 +1,5 @@
-//! Tests whose jobs may run beside each other: none of them looks at what others do, or at how long anything takes.
+//! Tests whose jobs may run beside each other: none of them looks at what others do, or at how long
+//! anything takes.
 
 mod accelerators;
 mod closing;

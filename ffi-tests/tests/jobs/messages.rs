@@ -1,11 +1,9 @@
-//! docs/messages.md and the code have the same messages.
+//! The catalogue of messages and the code have the same messages.
 
 use ffi_tests::place;
 use regex::Regex;
+use std::collections::BTreeSet;
 use std::path::Path;
-
-/// Letters of a piece of text that identifies a message.
-const LEAST: usize = 12;
 
 /// The sources below a directory, with literals of several lines in one.
 fn sources(directory: &Path) -> String {
@@ -20,7 +18,10 @@ fn sources(directory: &Path) -> String {
             text += &sources(&path);
         } else if path.extension().is_some_and(|it| it == "rs") {
             let source = std::fs::read_to_string(&path).expect("a source");
-            text += source.split("#[cfg(test)]").next().unwrap_or_default();
+            text += source
+                .split("#[cfg(test)]\nmod tests {")
+                .next()
+                .unwrap_or_default();
         }
     }
     let mut joined = String::new();
@@ -40,97 +41,80 @@ fn code(directories: &[&str]) -> String {
     sources.collect()
 }
 
-/// The messages in the first cells of all tables.
-fn documented(page: &str) -> Vec<String> {
-    let message = Regex::new("`([^`]+)`").expect("a pattern");
-    let cells = page
-        .lines()
-        .filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
-    let cells: Vec<String> = cells.map(|cell| cell.replace("\\`", "'")).collect();
-    let messages = cells.iter().flat_map(|cell| message.captures_iter(cell));
-    messages.map(|found| found[1].to_owned()).collect()
-}
-
-/// The fixed parts of a message: without numbers, names in capitals and punctuation.
-fn pieces(message: &str) -> Vec<String> {
-    let placeholder =
-        r#"…|(?-u:\b)[A-Z][A-Z_0-9]*(?-u:\b)|[0-9]+|\(s\)|\{[^}]*\}|\\n|[\[\]:;,()"'`=+/-]"#;
-    let placeholder = Regex::new(placeholder).expect("a pattern");
-    let pieces = placeholder.split(message);
-    let pieces = pieces.map(|piece| piece.trim_matches([' ', '.']).to_owned());
-    pieces.filter(|piece| piece.len() >= LEAST).collect()
-}
-
-/// True if the text has the piece, in one or in two parts.
-fn has(text: &str, piece: &str) -> bool {
-    let parts = piece.match_indices(' ').map(|(at, _)| piece.split_at(at));
-    let is_there = |(first, second): (&str, &str)| {
-        let [shorter, longer] = [
-            first.len().min(second.trim().len()),
-            first.len().max(second.trim().len()),
-        ];
-        shorter > 3 && longer >= LEAST && text.contains(first) && text.contains(second.trim())
+#[test]
+fn every_message_is_printed_somewhere() {
+    let code = code(&["interpose", "ckptd"]);
+    let catalogue = std::fs::read_to_string(
+        place::workspace().join("ckptd/catalogue/src/generated/message.rs"),
+    );
+    let catalogue = catalogue.expect("the texts");
+    let names = |pattern: &str, text: &str| -> BTreeSet<String> {
+        let pattern = Regex::new(pattern).expect("a pattern");
+        let found = pattern.captures_iter(text);
+        found.map(|found| found[1].to_owned()).collect()
     };
-    text.contains(piece) || parts.into_iter().any(is_there)
+    let defined = names("pub (?:const|fn) ([A-Za-z0-9_]+)", &catalogue);
+    assert!(defined.len() > 300, "only {}", defined.len());
+    let used = names("message::[ \n]*([A-Za-z0-9_]+)", &code);
+    let unused: Vec<_> = defined.difference(&used).collect();
+    assert!(unused.is_empty(), "no code prints {unused:#?}");
+}
+
+/// Words in a literal that make it a sentence.
+const SENTENCE: usize = 4;
+
+/// Ends of messages: the consequence for the job.
+const OUTCOMES: [&str; 3] = [
+    "; the job ends",
+    "; the job stops",
+    "; process {} ends, to be replaced",
+];
+
+/// Returns the literals of messages that are not from the catalogue.
+fn own_sentences(code: &str) -> Vec<String> {
+    let print = r"say!?|log::warn!|log::error!|eprintln!|give_up";
+    let site = format!(r#"(?:{print})\((?:&?format(?:_args)?!\()?[ \n]*"((?:[^\n])*?)"[ \n]*[,)]"#);
+    let site = Regex::new(&site).expect("a pattern");
+    let placeholder = Regex::new(r"\{[^}]*\}|understudy:").expect("a pattern");
+    let texts = site.captures_iter(code).map(|found| found[1].to_owned());
+    let words = |text: &String| {
+        let cause = OUTCOMES.iter().find_map(|it| text.strip_suffix(it));
+        let cause = placeholder.replace_all(cause.unwrap_or(text), "");
+        cause.split_whitespace().count()
+    };
+    texts.filter(|text| words(text) >= SENTENCE).collect()
 }
 
 #[test]
-fn every_row_is_a_message_of_the_code() {
-    let code = code(&["interpose", "ckptd"]).replace(['\'', '`'], " ");
-    let documented = documented(include_str!("../../../docs/messages.md"));
-    assert!(documented.len() > 150, "only {}", documented.len());
-    let dead: Vec<_> = documented
-        .iter()
-        // Open MPI's own line, and the dynamic loader's.
-        .filter(|message| !message.starts_with("Read -1") && !message.contains("GLIBC_2"))
-        .filter(|message| pieces(message).iter().any(|piece| !has(&code, piece)))
-        .collect();
-    assert!(dead.is_empty(), "no message of the code: {dead:#?}");
-}
-
-#[test]
-fn every_line_for_the_user_has_a_row() {
+fn lines_for_the_user_are_those_of_the_catalogue() {
     let code = code(&[
         "interpose/face",
+        "interpose/image",
+        "interpose/mpi",
         "interpose/runtime",
-        "ckptd/launch/src",
-        "ckptd/pmi/src",
-        "ckptd/relay/src",
+        "ckptd/formats",
+        "ckptd/launch",
+        "ckptd/pmi",
+        "ckptd/protocol",
+        "ckptd/relay",
+        "ckptd/settings",
     ]);
-    let said = r#"(?:say!?|say\(format_args!|eprintln!|give_up\(&format!)\([ \n]*"((?:[^\n])*?)"[ \n]*[,)]"#;
-    let said = Regex::new(said).expect("a pattern");
-    let page = documented(include_str!("../../../docs/messages.md")).join("\n");
-    let page = page.replace(['\'', '`'], " ");
-    let lines: Vec<String> = said
-        .captures_iter(&code)
-        .map(|found| found[1].replace("understudy: ", ""))
-        .collect();
-    assert!(lines.len() > 50, "only {}", lines.len());
-    let missing: Vec<_> = lines
-        .iter()
-        .filter(|line| {
-            pieces(line)
-                .first()
-                .is_some_and(|piece| !page.contains(piece.as_str()))
-        })
-        .collect();
-    assert!(
-        missing.is_empty(),
-        "without a row in messages.md: {missing:#?}"
-    );
+    let own = own_sentences(&code);
+    assert!(own.is_empty(), "not in messages.toml: {own:#?}");
+    let missed = own_sentences("log::warn!(\n    \"the file {path} is gone\",\n);");
+    assert_eq!(missed, ["the file {path} is gone"]);
 }
 
 #[test]
-fn an_unknown_message_is_noticed() {
-    let code = "no checkpoint for {:.1} s: worker {worker} has made none; its limit of size";
-    assert!(has(code, "no checkpoint for"));
-    assert!(has(code, "has made none its limit of size"));
-    assert!(!has(code, "no checkpoint since"));
-    assert!(pieces("worker A has died N times (75); see `ulimit -f`").is_empty());
-    assert_eq!(
-        pieces("`the job goes on` after N line(s)"),
-        ["the job goes on"]
-    );
+fn tests_of_messages_exist() {
+    let tests = sources(&place::workspace().join("ffi-tests/tests"));
+    let named = understudy_table::tests_of_messages();
+    let has = |(_, test): &&(String, String)| {
+        let (_, function) = test.rsplit_once("::").expect("a module and a function");
+        !tests.contains(&format!("fn {function}("))
+    };
+    let missing: Vec<_> = named.iter().filter(has).collect();
+    assert!(missing.is_empty(), "no such tests: {missing:#?}");
 }
 
 /// Numbers of which the code has made sure that they are not 1.

@@ -1,4 +1,5 @@
-//! mpi4py's own tests come to the same verdicts with and without the layer, and with a worker killed; `make conformance` runs all of them.
+//! mpi4py's own tests come to the same verdicts with and without the layer, and with a worker
+//! killed; `make conformance` runs all of them.
 
 use ffi_tests::shared::native;
 use ffi_tests::{Job, place};
@@ -13,7 +14,8 @@ const MODULES: [&str; 6] = [
     "test_session",
 ];
 
-/// These modules in one job of two workers; `None`, with the reason printed, if they are not installed.
+/// These modules in one job of two workers; `None`, with the reason printed, if they are not
+/// installed.
 fn modules() -> Option<Job> {
     let python = place::workspace().join(".env/python/bin/python3");
     let tests = place::workspace().join(".env/python/mpi4py-tests");

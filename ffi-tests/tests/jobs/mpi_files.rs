@@ -1,4 +1,5 @@
-//! MPI's files: a program that writes them in every way prints and leaves what it would have without a failure.
+//! MPI's files: a program that writes them in every way prints and leaves what it would have
+//! without a failure.
 
 use ffi_tests::shared::native;
 use ffi_tests::{Job, Kill, Outcome, Random, Trigger, Verdicts, few, is_thorough, place};
@@ -136,8 +137,9 @@ fn assert_survived(
     verdicts.assert_all_good();
 }
 
-/// Views that repeat bytes, appending, errors of one process in a collective, and a shared pointer that cannot be beside its file. Open MPI and
-/// MPICH do not do all of it, so nothing is compared with them: the program knows what it is to find.
+/// Views that repeat bytes, appending, errors of one process in a collective, and a shared pointer
+/// that cannot be beside its file. Open MPI and MPICH do not do all of it, so nothing is compared
+/// with them: the program knows what it is to find.
 #[test]
 fn views_that_repeat_bytes_and_errors_of_one_process() {
     let make = || Job::new(place::test_program("mpi_views"), &["4", "2"]).interval("23calls");

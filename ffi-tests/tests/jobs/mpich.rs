@@ -1,6 +1,8 @@
-//! Programs that are compiled with MPICH's mpicc: its handles are integers, its status and its constants are others.
+//! Programs that are compiled with MPICH's mpicc: its handles are integers, its status and its
+//! constants are others.
 //!
-//! MPICH spins while it waits, so its own launcher gets two ranks; the jobs here have as many workers, and a spare.
+//! MPICH spins while it waits, so its own launcher gets two ranks; the jobs here have as many
+//! workers, and a spare.
 
 use ffi_tests::hosts::Hosts;
 use ffi_tests::programs::HEAT2D;
@@ -23,7 +25,8 @@ fn killed(program: &Path, lines: usize) -> Outcome {
     job(program).kill(Kill::at(1, Trigger::Lines(lines))).run()
 }
 
-/// What the programs print is what they print with MPICH alone, with a worker killed and, if there is time, undisturbed.
+/// What the programs print is what they print with MPICH alone, with a worker killed and, if there
+/// is time, undisturbed.
 #[track_caller]
 fn conform(compile: fn(&str) -> Option<PathBuf>, names: &[&str]) {
     let mut verdicts = Verdicts::default();
@@ -45,7 +48,8 @@ fn conform(compile: fn(&str) -> Option<PathBuf>, names: &[&str]) {
     verdicts.assert_all_good();
 }
 
-/// It adds up in another order from the fifth time on, on each communicator. A fault at a call: nobody is to run ahead.
+/// It adds up in another order from the fifth time on, on each communicator. A fault at a call:
+/// nobody is to run ahead.
 #[test]
 fn sums_are_added_up_in_the_same_order() {
     let Some(program) = place::mpich_program("orders") else {
@@ -161,7 +165,8 @@ fn texts_of_any_length() {
     conform(place::standard_program, &["texts"]);
 }
 
-/// Those of MPI_COMM_WORLD and of MPI_COMM_SELF, by the version of the library, and what is returned after them.
+/// Those of MPI_COMM_WORLD and of MPI_COMM_SELF, by the version of the library, and what is
+/// returned after them.
 #[test]
 fn error_handlers_of_errors_without_an_object() {
     conform(place::mpich_program, &["handlers"]);
@@ -189,7 +194,8 @@ fn states_of_requests_buffers_and_removed_errors() {
     }
 }
 
-/// MPICH asks its own rank of MPI_COMM_WORLD for the side of an intercommunicator: a newcomer has that of the worker.
+/// MPICH asks its own rank of MPI_COMM_WORLD for the side of an intercommunicator: a newcomer has
+/// that of the worker.
 #[test]
 fn a_worker_dies_that_leads_no_side_of_an_intercommunicator() {
     let Some(program) = place::mpich_program("intercommunicators") else {
@@ -221,8 +227,9 @@ fn a_worker_of_a_program_of_the_standard_abi_dies() {
     );
 }
 
-/// MPICH itself does not tell the status of MPI_Isendrecv, says that it is no universe, and dies of MPI_Pack_external: so what the
-/// layer answers is compared with itself, and must please the program.
+/// MPICH itself does not tell the status of MPI_Isendrecv, says that it is no universe, and dies of
+/// MPI_Pack_external: so what the layer answers is compared with itself, and must please the
+/// program.
 #[test]
 fn what_mpich_answers_otherwise() {
     let mut verdicts = Verdicts::default();
@@ -260,7 +267,8 @@ fn a_worker_of_heat2d_dies_in_the_middle() {
     }
 }
 
-/// The one library that a user names is that for Open MPI; it finds the one that fits, in a shell's child too.
+/// The one library that a user names is that for Open MPI; it finds the one that fits, in a shell's
+/// child too.
 #[test]
 fn a_worker_dies_under_mpichs_own_launcher() {
     let Some(program) = place::mpich_example("heat2d") else {
@@ -370,7 +378,8 @@ fn what_is_not_supported_says_so() {
 /// A C program that prints the names and values of rows.
 fn printing(rows: &[(&str, &str)]) -> String {
     let mut text = String::from(
-        "#include <mpi.h>\n#ifdef OPEN_MPI\n#include <mpi-ext.h>\n#endif\n#include <stddef.h>\n#include <stdio.h>\nint main(void)\n{\n",
+        "#include <mpi.h>\n#ifdef OPEN_MPI\n#include <mpi-ext.h>\n#endif\n#include \
+         <stddef.h>\n#include <stdio.h>\nint main(void)\n{\n",
     );
     for (name, _) in rows {
         let expression = match *name {

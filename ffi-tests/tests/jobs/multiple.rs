@@ -1,4 +1,5 @@
-//! Programs whose threads call MPI at the same time (MPI_THREAD_MULTIPLE): who waits gives way to the others, also over a cut.
+//! Programs whose threads call MPI at the same time (MPI_THREAD_MULTIPLE): who waits gives way to
+//! the others, also over a cut.
 
 use ffi_tests::shared::native;
 use ffi_tests::{Job, Random, Verdicts, few, place};
@@ -18,8 +19,8 @@ fn assert_survives(job: impl Fn() -> Job, faults: &str) {
     outcome.assert_nothing_left();
 }
 
-/// A thread waits for questions from other processes, another one reduces, a third one waits for any of its messages, and the main one
-/// has an answer to wait for between two checkpoints.
+/// A thread waits for questions from other processes, another one reduces, a third one waits for
+/// any of its messages, and the main one has an answer to wait for between two checkpoints.
 #[test]
 fn threads_that_call_mpi_at_the_same_time_are_brought_back() {
     let (multiple, hybrid) = (place::test_program("multiple"), place::example("hybrid"));
@@ -56,7 +57,8 @@ fn threads_that_call_mpi_at_the_same_time_are_brought_back() {
     verdicts.assert_all_good();
 }
 
-/// With the bytes of a run under the layer in which nobody dies: Open MPI alone comes to a standstill in this program.
+/// With the bytes of a run under the layer in which nobody dies: Open MPI alone comes to a
+/// standstill in this program.
 #[track_caller]
 fn assert_as_undisturbed(job: impl Fn() -> Job, faults: &[String]) {
     let undisturbed = job().run();
@@ -74,8 +76,8 @@ fn assert_as_undisturbed(job: impl Fn() -> Job, faults: &[String]) {
     verdicts.assert_all_good();
 }
 
-/// Threads that make communicators of processes which have none in common, and collectives of two groups; some wait inside for what others of
-/// their process send. And threads that connect.
+/// Threads that make communicators of processes which have none in common, and collectives of two
+/// groups; some wait inside for what others of their process send. And threads that connect.
 #[test]
 fn threads_make_communicators_and_connect_at_the_same_time() {
     let program = place::test_program("constructors");

@@ -1,4 +1,5 @@
-//! Static data that are set up anew: a program opens another phase with MPI_Pcontrol, whose journal replaces the first.
+//! Static data that are set up anew: a program opens another phase with MPI_Pcontrol, whose journal
+//! replaces the first.
 
 use ffi_tests::programs::{self, Case};
 use ffi_tests::thin::{self, WORKERS, like_undisturbed, rebuilt};

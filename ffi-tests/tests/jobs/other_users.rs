@@ -1,4 +1,5 @@
-//! What another user of the node can do to a job: plant names, read files, and have files removed by others.
+//! What another user of the node can do to a job: plant names, read files, and have files removed
+//! by others.
 
 use ffi_tests::command::Understudy;
 use ffi_tests::kill::fault_at_commit;
@@ -7,7 +8,8 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-/// A FIFO in the place of a lock stops who opens it, and a huge file who reads it; names of jobs can be guessed.
+/// A FIFO in the place of a lock stops who opens it, and a huge file who reads it; names of jobs
+/// can be guessed.
 #[test]
 fn names_that_others_plant_do_not_disturb_a_job() {
     let script = r#"
@@ -62,7 +64,8 @@ fn connections_of_others_are_closed() {
     users::assert_lines(&output, &["0", "1", "ports: 3, left open: 0", "equal"]);
 }
 
-/// In a directory for epochs that all may write to, names of newer epochs stop nobody and are loaded by nobody.
+/// In a directory for epochs that all may write to, names of newer epochs stop nobody and are
+/// loaded by nobody.
 #[test]
 fn epochs_that_others_plant_are_left_alone() {
     let script = r#"
@@ -180,7 +183,8 @@ fn an_unprotected_program_has_all_processes_as_ranks() {
     users::assert_lines(&output, &lines);
 }
 
-/// Epochs, undo logs, event files and the record of the run are for their user alone, whatever the umask and the directory allow.
+/// Epochs, undo logs, event files and the record of the run are for their user alone, whatever the
+/// umask and the directory allow.
 #[test]
 fn nobody_else_reads_what_a_job_writes() {
     let script = r#"
@@ -289,7 +293,8 @@ fn watched(secret: Option<&str>) -> Seen {
     seen.take()
 }
 
-/// Stack canary and pointer guard of all ranks are equal, and nobody can work them out from what everybody may read.
+/// Stack canary and pointer guard of all ranks are equal, and nobody can work them out from what
+/// everybody may read.
 #[test]
 fn guards_come_from_a_secret_that_is_on_no_command_line() {
     let runs = [Some("told"), Some("told"), None].map(watched);

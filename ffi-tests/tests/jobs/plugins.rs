@@ -1,4 +1,5 @@
-//! Programs that open libraries while they run: plug-ins with thread-local data, and Python's extension modules.
+//! Programs that open libraries while they run: plug-ins with thread-local data, and Python's
+//! extension modules.
 
 use ffi_tests::job::Scope;
 use ffi_tests::older::older;
@@ -67,7 +68,8 @@ fn opens_plugins() -> Job {
     plugins(libraries(), ROUNDS, &[])
 }
 
-/// A Python program that imports modules while it runs; `None`, with the reason printed, if these are not installed.
+/// A Python program that imports modules while it runs; `None`, with the reason printed, if these
+/// are not installed.
 fn imports(modules: &str) -> Option<Job> {
     python("imports.py", &[modules, &ROUNDS.to_string(), "0.005"])
 }
@@ -153,14 +155,16 @@ fn an_understudy_goes_back_behind_a_library_that_it_has_opened_itself() {
     outcome.check(outcome.takeovers().len() == 2, "not both were replaced");
 }
 
-/// This library opens its components as libraries, for which ld.so has scopes to free at the next close of the program's.
+/// This library opens its components as libraries, for which ld.so has scopes to free at the next
+/// close of the program's.
 #[test]
 fn survivors_of_open_mpi_4_go_back_and_close_a_library_again() {
     let Some(job) = older(opens_plugins()) else {
         return;
     };
     let undisturbed = native(older(opens_plugins()).expect("it is there"));
-    // In round 18, with all behind their first close, in round 17, and the last checkpoint before round 15.
+    // In round 18, with all behind their first close, in round 17, and the last checkpoint before
+    // round 15.
     let outcome = job.fault("kill rank=1 at=call:20").run();
     outcome.assert_all_recovered(&undisturbed, &[1]);
 }

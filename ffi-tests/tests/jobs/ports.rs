@@ -1,7 +1,8 @@
 //! Ports, names, and connections between processes of a job.
 //!
-//! What MPI libraries answer for a port that is not there differs, and so do their name servers: the program says what it expects, and runs
-//! with deaths are compared with one without under the layer.
+//! What MPI libraries answer for a port that is not there differs, and so do their name servers:
+//! the program says what it expects, and runs with deaths are compared with one without under the
+//! layer.
 
 use ffi_tests::hosts::Hosts;
 use ffi_tests::{Job, Outcome, Verdicts, few, place};
@@ -64,7 +65,8 @@ fn a_cut_falls_while_workers_wait_to_connect() {
     verdicts.assert_all_good();
 }
 
-/// Ranks 0 and 2 on the first host, 1 and 3 on the second: everybody connects to others of its host and of the other one.
+/// Ranks 0 and 2 on the first host, 1 and 3 on the second: everybody connects to others of its host
+/// and of the other one.
 fn spread(job: Job) -> Job {
     job.hosts(&[3, 3]).map_by("node")
 }

@@ -85,7 +85,8 @@ fn a_profiling_library_sees_the_calls_of_the_program() {
     killed.assert_taken_over(&[1]);
 }
 
-/// Neither the guardians nor their manager are profiled: what a profiler writes when such a process ends is in no report.
+/// Neither the guardians nor their manager are profiled: what a profiler writes when such a process
+/// ends is in no report.
 #[test]
 fn a_profiling_library_that_is_preloaded_is_in_the_program_only() {
     let profiled = Profiled::new(false);
@@ -133,7 +134,8 @@ fn traced(outcome: &Outcome) -> BTreeMap<String, usize> {
     counts
 }
 
-/// Its functions for threads must not be called before its constructor has run, which is later than the layer's.
+/// Its functions for threads must not be called before its constructor has run, which is later than
+/// the layer's.
 #[test]
 fn eztrace_has_the_trace_of_an_undisturbed_run() {
     const DIRECTORY: &str = "/usr/lib/x86_64-linux-gnu";

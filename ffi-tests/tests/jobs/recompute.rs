@@ -38,7 +38,8 @@ fn captured(outcome: &Outcome) -> u64 {
 #[test]
 fn copies_are_without_what_is_recomputed() {
     let [kept, marked] = ["kept", "marked"].map(|way| captured(&run(way, "")));
-    // Computed anew eight times, in so many different intervals, of which at most one is before the third checkpoint.
+    // Computed anew eight times, in so many different intervals, of which at most one is before the
+    // third checkpoint.
     assert!(
         marked + 7 * 2 * (TABLE - 8192) < kept,
         "{marked} bytes were saved instead of {kept}"

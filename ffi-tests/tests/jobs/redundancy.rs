@@ -1,7 +1,8 @@
-//! Copies are damaged, or die with the rank that they are of: another copy is used, or the loss is named.
+//! Copies are damaged, or die with the rank that they are of: another copy is used, or the loss is
+//! named.
 //!
-//! Four workers with an offset of 1: worker 1's copies are at worker 2 and, with UNDERSTUDY_COPIES=2, at worker 3. The groups
-//! of xor:2 are workers 0 and 2, and 1 and 3.
+//! Four workers with an offset of 1: worker 1's copies are at worker 2 and, with
+//! UNDERSTUDY_COPIES=2, at worker 3. The groups of xor:2 are workers 0 and 2, and 1 and 3.
 
 use ffi_tests::programs::{self, Case};
 use ffi_tests::shared::native;
@@ -71,9 +72,10 @@ fn a_damaged_copy_is_never_loaded() {
 #[ignore = "a variant: make test-all"]
 fn a_damaged_copy_is_made_again() {
     let case = programs::heat2d();
-    // Worker 1 is played by rank 4 when it dies again, and worker 3, which has the second copy, dies with it.
-    let fault = "corrupt rank=2 at=commit.end epoch=3; kill rank=1 at=cut.end epoch=4; \
-                 kill rank=4 at=cut.begin epoch=6 delay=40ms; kill rank=3 at=cut.begin epoch=6 delay=40ms";
+    // Worker 1 is played by rank 4 when it dies again, and worker 3, which has the second copy,
+    // dies with it.
+    let fault = "corrupt rank=2 at=commit.end epoch=3; kill rank=1 at=cut.end epoch=4; kill \
+        rank=4 at=cut.begin epoch=6 delay=40ms; kill rank=3 at=cut.begin epoch=6 delay=40ms";
     let outcome = job(&case, "2", fault).interval("160calls").run();
     assert_survived(&outcome, &case, &[1, 1, 3]);
     assert_refusals(&outcome, 1);
@@ -117,7 +119,8 @@ fn a_survivor_whose_own_copy_is_damaged_gets_it_from_its_holder() {
     verdicts.assert_all_good();
 }
 
-/// These ranks die at this point of the third checkpoint, all of them: none is woken by another one's death before its own.
+/// These ranks die at this point of the third checkpoint, all of them: none is woken by another
+/// one's death before its own.
 fn deaths(ranks: &[u32], point: &str) -> String {
     let death = |rank: &u32| format!("kill rank={rank} at={point} epoch=3 delay=40ms");
     ranks.iter().map(death).collect::<Vec<_>>().join("; ")
@@ -132,8 +135,8 @@ fn two_die(case: &Case, [first, second]: [u32; 2], point: &str, verdicts: &mut V
         outcome.wall,
         outcome.faults()
     );
-    // Where a point is passed after a message, the second may get there only when the first one's part is taken, or not at all
-    // if the epoch is committed in that recovery.
+    // Where a point is passed after a message, the second may get there only when the first one's
+    // part is taken, or not at all if the epoch is committed in that recovery.
     let both = [first.min(second), first.max(second)];
     let died = outcome.faults();
     let is_certain = point == "cut.begin";
@@ -204,8 +207,8 @@ fn three_at_once_are_a_loss_that_names_all_copies() {
 fn both_copies_are_made_again_after_a_recovery() {
     let mut verdicts = Verdicts::default();
     let case = programs::heat2d();
-    // After the first recovery rank 4 plays worker 1, which holds copies of workers 0 (the first) and 3 (the second). One
-    // of them dies together with its other holder.
+    // After the first recovery rank 4 plays worker 1, which holds copies of workers 0 (the first)
+    // and 3 (the second). One of them dies together with its other holder.
     for (dead, holder) in [(0, 2), (3, 0)] {
         let fault = format!(
             "kill rank=1 at=cut.end epoch=3; kill rank={dead} at=cut.begin epoch=5 delay=40ms; \

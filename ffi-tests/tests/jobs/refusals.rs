@@ -1,4 +1,5 @@
-//! What cannot be protected is told in one clear line; then it runs unprotected, or stops if that was asked for.
+//! What cannot be protected is told in one clear line; then it runs unprotected, or stops if that
+//! was asked for.
 
 use ffi_tests::living::look;
 use ffi_tests::programs::heat2d;
@@ -241,7 +242,8 @@ fn assert_another_library_is_refused(soname: &str) {
             path.as_ref(),
             library.as_ref(),
         ],
-        "#include <stdio.h>\nint MPI_Init(int *, char ***);\nint main(void) { MPI_Init(0, 0); puts(\"over\"); }",
+        "#include <stdio.h>\nint MPI_Init(int *, char ***);\nint main(void) { MPI_Init(0, 0); \
+         puts(\"over\"); }",
     );
     let job = |require| {
         Job::new(&program, &[])

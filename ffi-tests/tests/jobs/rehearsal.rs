@@ -1,4 +1,5 @@
-//! The initialisation phase of every worker is replayed beside another one, and the pages that come out are compared.
+//! The initialisation phase of every worker is replayed beside another one, and the pages that come
+//! out are compared.
 
 use ffi_tests::programs::{self, Case, prints, setup};
 use ffi_tests::shared::native;
@@ -39,7 +40,8 @@ fn rehearsed(outcome: &Outcome) -> Vec<Rehearsed> {
     found
 }
 
-/// Runs a job with rehearsals; its output must be as ever, and each worker must have been rehearsed.
+/// Runs a job with rehearsals; its output must be as ever, and each worker must have been
+/// rehearsed.
 fn rehearse(case: &Case, interval: &str) -> Vec<Rehearsed> {
     let outcome = case
         .job()
@@ -173,7 +175,8 @@ fn a_rehearsal_changes_nothing_outside_and_finds_what_differs() {
     let case = setup(|| Job::new(place::test_program("setup"), &["20000"]));
     for one in rehearse(&case, "20calls") {
         assert_eq!(one.failure, None, "worker {}", one.worker);
-        // The structure takes four pages, three of them random; numbers of files may be on some others.
+        // The structure takes four pages, three of them random; numbers of files may be on some
+        // others.
         assert!(
             (4..12).contains(&one.different),
             "{} pages differ",

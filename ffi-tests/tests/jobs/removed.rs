@@ -1,4 +1,5 @@
-//! Files that the program has mapped or open lose their names, or somebody replaces them, while the job runs.
+//! Files that the program has mapped or open lose their names, or somebody replaces them, while the
+//! job runs.
 
 use ffi_tests::shared::native;
 use ffi_tests::{Job, Outcome, few, place};
@@ -42,7 +43,8 @@ fn own_program(directory: &Path) -> Job {
     Job::new(copy, &["program", STEPS]).interval("5calls")
 }
 
-/// Before the next checkpoint all others still have the old file mapped; after it the text is in the copies.
+/// Before the next checkpoint all others still have the old file mapped; after it the text is in
+/// the copies.
 #[test]
 fn a_program_that_is_replaced_while_it_runs_goes_on() {
     let directory = tempfile::tempdir().expect("there is room");
@@ -134,7 +136,8 @@ fn an_open_file_that_somebody_renames_is_still_the_same() {
     }
 }
 
-/// Where libraries lie, under a launcher that shows its processes a loader's cache with so many more bytes, in a mount namespace of its own.
+/// Where libraries lie, under a launcher that shows its processes a loader's cache with so many
+/// more bytes, in a mount namespace of its own.
 fn places_with_cache(directory: &Path, more: usize) -> Outcome {
     let (cache, launcher) = (directory.join("cache"), directory.join("mpirun"));
     let mut content = fs::read("/etc/ld.so.cache").expect("ldconfig has made it");
@@ -155,7 +158,8 @@ fn places_with_cache(directory: &Path, more: usize) -> Outcome {
     outcome
 }
 
-/// ld.so maps its cache before libraries. It has another size when a package has been installed since the job was started.
+/// ld.so maps its cache before libraries. It has another size when a package has been installed
+/// since the job was started.
 #[test]
 fn libraries_lie_at_the_same_places_whatever_the_size_of_the_loaders_cache() {
     let may_mount = Command::new("unshare").args(["--mount", "true"]).status();

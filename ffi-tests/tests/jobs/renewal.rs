@@ -1,4 +1,5 @@
-//! Jobs under ckptd's own launcher: after a death MPI is initialised anew, whatever the library can do by itself.
+//! Jobs under ckptd's own launcher: after a death MPI is initialised anew, whatever the library can
+//! do by itself.
 
 use ffi_tests::programs::heat2d;
 use ffi_tests::{Job, Kill, Launcher, Trigger, few};

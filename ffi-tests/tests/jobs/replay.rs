@@ -1,4 +1,5 @@
-//! Copies without static data: what a program sets up once is rebuilt by replaying its initialisation phase.
+//! Copies without static data: what a program sets up once is rebuilt by replaying its
+//! initialisation phase.
 
 use ffi_tests::programs::{self, Case, prints, setup};
 use ffi_tests::shared::native;
@@ -122,7 +123,8 @@ fn what_cannot_be_replayed_stays_in_the_copies() {
     outcome.check(thinned(&outcome, 1) == (0, 0), "the copy was thinned");
 }
 
-/// Runs a job in whose directory files change, and whose worker 1 is killed, when all copies are thin.
+/// Runs a job in whose directory files change, and whose worker 1 is killed, when all copies are
+/// thin.
 fn changed_when_thin(job: Job, at: Trigger, change: fn(&Path) -> std::io::Result<()>) -> Outcome {
     let mut is_done = false;
     job.watch(move |ranks| {
@@ -136,7 +138,8 @@ fn changed_when_thin(job: Job, at: Trigger, change: fn(&Path) -> std::io::Result
     .run()
 }
 
-/// What the set-up has found out about files is answered from the record, wherever a replay asks again.
+/// What the set-up has found out about files is answered from the record, wherever a replay asks
+/// again.
 #[test]
 fn files_that_were_looked_at_may_come_change_and_go() {
     let case = prints("files", || {

@@ -29,7 +29,9 @@ fn assert_undisturbed(outcome: &Outcome, case: &Case) {
 fn joined(outcome: &Outcome) -> Vec<u32> {
     let rank = |line: &str| {
         let (_, rest) = line.split_once("spare rank ")?;
-        rest.strip_suffix(" has joined the job")?.parse().ok()
+        rest.strip_suffix(" has joined the job [spare-joined]")?
+            .parse()
+            .ok()
     };
     outcome.own_lines().into_iter().filter_map(rank).collect()
 }
@@ -37,9 +39,10 @@ fn joined(outcome: &Outcome) -> Vec<u32> {
 #[test]
 fn with_one_spare_five_failures_are_survived() {
     let case = enough_of_heat2d();
-    // The second is the death of the first newcomer in its part; the third, of another worker; the last, of rank 0.
-    let fault = "kill rank=1 at=cut.end epoch=3; kill rank=5 at=cut.end epoch=8; kill rank=2 at=ship.half epoch=12; \
-                 kill rank=0 at=cut.end epoch=16";
+    // The second is the death of the first newcomer in its part; the third, of another worker; the
+    // last, of rank 0.
+    let fault = "kill rank=1 at=cut.end epoch=3; kill rank=5 at=cut.end epoch=8; kill rank=2 \
+        at=ship.half epoch=12; kill rank=0 at=cut.end epoch=16";
     // Rank 4 plays worker 1; rank 5 is the first newcomer. It gets a part when rank 4 dies.
     let outcome = job(&case)
         .fault(&format!("{fault}; kill rank=4 at=cut.end epoch=6"))
@@ -78,7 +81,8 @@ fn a_newcomer_that_dies_on_its_way_is_done_without() {
 #[test]
 fn a_worker_that_dies_while_a_newcomer_comes_is_replaced_by_it() {
     let case = enough_of_heat2d();
-    let fault = "kill rank=1 at=cut.end epoch=3; wait rank=5 at=boot.end delay=800ms; kill rank=2 at=cut.end epoch=4";
+    let fault = "kill rank=1 at=cut.end epoch=3; wait rank=5 at=boot.end delay=800ms; kill rank=2 \
+        at=cut.end epoch=4";
     let outcome = job(&case).fault(fault).run();
     assert_undisturbed(&outcome, &case);
     outcome.assert_taken_over(&[1, 2]);
@@ -89,7 +93,8 @@ fn a_worker_that_dies_while_a_newcomer_comes_is_replaced_by_it() {
     outcome.assert_nothing_left();
 }
 
-/// The daemon says how many spares may be started: of two jobs on a node, the second has none when the first has them all.
+/// The daemon says how many spares may be started: of two jobs on a node, the second has none when
+/// the first has them all.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn a_daemon_grants_new_spares() {
@@ -120,12 +125,14 @@ fn a_daemon_grants_new_spares() {
     }
 }
 
-/// Both spares are used up at once: two newcomers join, the first of them helps the second in, and both take parts later.
+/// Both spares are used up at once: two newcomers join, the first of them helps the second in, and
+/// both take parts later.
 #[test]
 fn two_may_join_at_once() {
     let case = enough_of_heat2d();
-    let fault = "kill rank=1 at=cut.end epoch=3 delay=40ms; kill rank=3 at=cut.end epoch=3 delay=40ms; kill rank=0 at=cut.end epoch=7 delay=40ms; \
-                 kill rank=2 at=cut.end epoch=7 delay=40ms";
+    let fault = "kill rank=1 at=cut.end epoch=3 delay=40ms; kill rank=3 at=cut.end epoch=3 \
+        delay=40ms; kill rank=0 at=cut.end epoch=7 delay=40ms; kill rank=2 at=cut.end epoch=7 \
+        delay=40ms";
     let outcome = job(&case)
         .spares(2)
         .env("UNDERSTUDY_BUDDY_OFFSET", "1")
@@ -140,13 +147,16 @@ fn two_may_join_at_once() {
     outcome.assert_nothing_left();
 }
 
-/// With a disk level: newcomers know of it, and everybody goes back to what is there when copies are lost.
+/// With a disk level: newcomers know of it, and everybody goes back to what is there when copies
+/// are lost.
 #[test]
 fn newcomers_know_of_the_disk_level() {
     let case = enough_of_heat2d();
-    // Rank 4 plays worker 1 and rank 5, a newcomer, worker 2; then worker 1 dies together with the holder of its only copy.
-    let fault = "kill rank=1 at=cut.end epoch=3; kill rank=2 at=cut.end epoch=6; kill rank=4 at=cut.end epoch=9 delay=40ms; \
-                 kill rank=5 at=cut.end epoch=9 delay=40ms; pretend no-memfd";
+    // Rank 4 plays worker 1 and rank 5, a newcomer, worker 2; then worker 1 dies together with the
+    // holder of its only copy.
+    let fault = "kill rank=1 at=cut.end epoch=3; kill rank=2 at=cut.end epoch=6; kill rank=4 \
+        at=cut.end epoch=9 delay=40ms; kill rank=5 at=cut.end epoch=9 delay=40ms; pretend \
+        no-memfd";
     let outcome = job(&case)
         .spares(2)
         .disk()

@@ -1,4 +1,5 @@
-//! `understudy report`: the page of real jobs with no failure, one and five, and how a browser shows it.
+//! `understudy report`: the page of real jobs with no failure, one and five, and how a browser
+//! shows it.
 
 use ffi_tests::command::Understudy;
 use ffi_tests::place;
@@ -49,7 +50,8 @@ fn count(text: &str, pattern: &str) -> usize {
         .count()
 }
 
-/// Whatever happened: one file, nothing from elsewhere, every drawing with words for who cannot see it.
+/// Whatever happened: one file, nothing from elsewhere, every drawing with words for who cannot see
+/// it.
 fn assert_sound(text: &str, failures: usize) {
     assert_eq!(
         count(text, "(?:src|href)=|https?://|<script|@import|url\\("),
@@ -107,8 +109,10 @@ fn pages_of_jobs_tell_what_happened() {
     }
 }
 
-/// Tells the frame around the page how wide it has come out and how wide it may be, its colour, and how much it has loaded.
-const MEASURE: &str = "<script>onload = () => parent.postMessage([document.documentElement.scrollWidth, \
+/// Tells the frame around the page how wide it has come out and how wide it may be, its colour, and
+/// how much it has loaded.
+const MEASURE: &str = "<script>onload = () => \
+    parent.postMessage([document.documentElement.scrollWidth, \
     document.documentElement.clientWidth, getComputedStyle(document.body).backgroundColor, \
     performance.getEntriesByType('resource').length].join(' | '), '*')</script></body>";
 const LIGHT: &str = "rgb(255, 255, 255)";
@@ -131,7 +135,8 @@ fn chromium(program: &Path, page: &Path, options: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// How a browser shows it on a phone, on a desk, in the dark and on paper. The pictures stay if FFI_TESTS_PICTURES names a directory.
+/// How a browser shows it on a phone, on a desk, in the dark and on paper. The pictures stay if
+/// FFI_TESTS_PICTURES names a directory.
 fn browse(path: &Path, failures: usize) {
     let Some(program) = place::on_path("chromium") else {
         return place::skip(
@@ -154,8 +159,9 @@ fn browse(path: &Path, failures: usize) {
     ] {
         // A frame has the width that it is given; a window has a least one.
         let frame = format!(
-            "<!DOCTYPE html><body style='margin:0'><p id=said></p><iframe src=inner.html style='border:0;width:{width}px;height:3000px'></iframe>\
-             <script>onmessage = event => said.textContent = 'laid out: ' + event.data</script>"
+            "<!DOCTYPE html><body style='margin:0'><p id=said></p><iframe src=inner.html \
+             style='border:0;width:{width}px;height:3000px'></iframe><script>onmessage = event => \
+             said.textContent = 'laid out: ' + event.data</script>"
         );
         std::fs::write(&outer, frame).expect("writable");
         let scheme = format!("--blink-settings=preferredColorScheme={scheme}");
@@ -215,7 +221,8 @@ fn browse(path: &Path, failures: usize) {
 fn a_lost_job_tells_what_was_lost() {
     let work = tempfile::tempdir().expect("there is room for temporary files");
     let heat = place::example("heat2d").to_string_lossy().into_owned();
-    let fault = "pretend no-memfd; kill rank=0 at=commit.end epoch=4 delay=40ms; kill rank=1 at=commit.end epoch=4 delay=40ms";
+    let fault = "pretend no-memfd; kill rank=0 at=commit.end epoch=4 delay=40ms; kill rank=1 \
+        at=commit.end epoch=4 delay=40ms";
     let start = [
         "run",
         "-n",

@@ -35,7 +35,8 @@ fn undone(outcome: &Outcome, rank: u32) -> Vec<(u64, u64, u64)> {
     outcome.events(rank).into_iter().filter_map(of).collect()
 }
 
-/// So often each of these has undone steps, which has brought back all of its region, of which at least so many pages had changed.
+/// So often each of these has undone steps, which has brought back all of its region, of which at
+/// least so many pages had changed.
 #[track_caller]
 fn assert_undone(outcome: &Outcome, ranks: &[u32], times: usize, changed: u64) {
     for &rank in ranks {
@@ -187,7 +188,8 @@ fn a_worker_dies_while_it_undoes_steps() {
     outcome.assert_taken_over(&[1, 2]);
 }
 
-/// Others have undone theirs, and wait for one that does not come to an end: they begin again when it dies.
+/// Others have undone theirs, and wait for one that does not come to an end: they begin again when
+/// it dies.
 #[test]
 fn a_worker_dies_while_others_undo_steps() {
     let outcome = survive(
@@ -199,7 +201,8 @@ fn a_worker_dies_while_others_undo_steps() {
     outcome.check(!is_late, "they have waited for it");
 }
 
-/// Copies die with their process: those who live on have none of what they have just brought back, and send it to a new holder.
+/// Copies die with their process: those who live on have none of what they have just brought back,
+/// and send it to a new holder.
 #[test]
 fn a_holder_dies_with_its_copies() {
     let faults = "pretend no-memfd; kill rank=1 at=call:213; kill rank=2 at=call:320";

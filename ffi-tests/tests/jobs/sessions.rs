@@ -14,7 +14,8 @@ fn job(program: &Path, how: &str) -> Job {
     Job::new(program, &arguments).interval("7calls")
 }
 
-/// What the program writes. Open MPI 5.0.11 dies where a session is opened after the last one, so the layer is asked there.
+/// What the program writes. Open MPI 5.0.11 dies where a session is opened after the last one, so
+/// the layer is asked there.
 fn undisturbed(make: impl Fn() -> Job, how: &str, is_mpich: bool) -> Arc<Outcome> {
     let outcome = match ["again", "after"].contains(&how) && !is_mpich {
         true => Arc::new(make().run()),
@@ -61,7 +62,8 @@ fn a_worker_dies_in_a_program_without_mpi_init() {
     );
 }
 
-/// MPI_Finalize was not the end (11.3): the program names MPI_Session_init. Worker 1 dies in the World Model, between the two, and in a session.
+/// MPI_Finalize was not the end (11.3): the program names MPI_Session_init. Worker 1 dies in the
+/// World Model, between the two, and in a session.
 #[test]
 fn a_worker_dies_in_a_session_after_mpi_finalize() {
     let mut verdicts = Verdicts::default();
@@ -106,7 +108,8 @@ fn a_worker_of_mpich_dies() {
     }
 }
 
-/// At the first checkpoint, which MPI_Session_init takes, and at the end, which comes when the program leaves.
+/// At the first checkpoint, which MPI_Session_init takes, and at the end, which comes when the
+/// program leaves.
 #[test]
 fn a_worker_dies_at_the_begin_or_the_end() {
     let program = place::test_program("instances");

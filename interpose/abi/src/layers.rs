@@ -2,7 +2,7 @@
 //!
 //! A program that closes all descriptors from some number on passes them over.
 
-use crate::RUNTIME_FD_BASE;
+use crate::address_map::RUNTIME_FD_BASE;
 use core::ffi::c_int;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;

@@ -1,6 +1,6 @@
 //! Least resource limits (setrlimit(2)) with which a process can be protected.
 
-use crate::MPI_FD_BASE;
+use crate::address_map::MPI_FD_BASE;
 
 /// A resource of setrlimit(2), and the least soft limit.
 #[derive(Clone, Copy, Debug)]

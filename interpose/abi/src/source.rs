@@ -1,7 +1,8 @@
-//! Procedures of libc whose outcome is not the same twice, and which programs call to set themselves up.
+//! Procedures of libc whose outcome is not the same twice, and which programs call to set
+//! themselves up.
 //!
-//! While an initialisation phase is recorded, the face has them enter the runtime like procedures of MPI, in slots behind those
-//! of the call table; outside of it they go straight to libc.
+//! While an initialisation phase is recorded, the face has them enter the runtime like procedures
+//! of MPI, in slots behind those of the call table; outside of it they go straight to libc.
 
 /// What a procedure writes where an argument points to.
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +37,8 @@ pub const COUNT: usize = 14;
 pub const RECOVER: usize = COUNT;
 /// And of the call that the face makes when the program ends by exit(3).
 pub const LEAVE: usize = COUNT + 1;
-/// MPICH's Fortran bindings say that a key's functions are called by way of others, which they give.
+/// MPICH's Fortran bindings say that a key's functions are called by way of others, which they
+/// give.
 pub const KEYVAL_PROXY: usize = COUNT + 2;
 /// And that the functions of a generalized request are subroutines of Fortran.
 pub const GREQUEST_FORTRAN: usize = COUNT + 3;

@@ -1,6 +1,7 @@
-//! What is known of the program's descriptors, so that most writes need not be told: those that overwrite nothing.
+//! What is known of the program's descriptors, so that most writes need not be told: those that
+//! overwrite nothing.
 
-use crate::RUNTIME_FD_BASE;
+use crate::address_map::RUNTIME_FD_BASE;
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 /// Start of the names of backups of files that the program changes.
@@ -23,7 +24,8 @@ pub struct Written {
     parent: AtomicI32,
     /// Inode of that process's pid namespace.
     namespace: AtomicU64,
-    /// The highest descriptor that the program has been given since the cut, if that is one of the layer's; else 0.
+    /// The highest descriptor that the program has been given since the cut, if that is one of the
+    /// layer's; else 0.
     highest: AtomicI32,
     known: [AtomicU64; RUNTIME_FD_BASE as usize],
 }
@@ -34,7 +36,8 @@ pub enum Known {
     Unknown,
     /// Writes to it overwrite nothing.
     Untold,
-    /// A regular file; what lies from this size on was not there at the cut, or others have told of it.
+    /// A regular file; what lies from this size on was not there at the cut, or others have told of
+    /// it.
     File(i64),
 }
 

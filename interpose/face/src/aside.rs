@@ -8,12 +8,14 @@ use crate::link::{self, Path};
 use crate::msg::say;
 use crate::sys::{self, nr, sys};
 use core::ffi::{CStr, c_char};
-use core::fmt;
+use core::fmt::Display;
 use understudy_abi::exit;
+use understudy_catalogue::message;
 
 /// The program's arguments and environment, as the launcher gave them.
 pub struct Program {
-    /// The null-terminated argv; that of a script without what the kernel has put in front, which it will put there again.
+    /// The null-terminated argv; that of a script without what the kernel has put in front, which
+    /// it will put there again.
     argv: *const *const c_char,
     pub environment: *const *const c_char,
     /// The file that was executed: the program or the script.
@@ -23,11 +25,11 @@ pub struct Program {
 }
 
 impl Program {
-    /// Finds the file from the auxiliary vector's AT_EXECFN, which keeps the name of a symbolic link; /proc/self/exe if
-    /// that is relative, or names a descriptor that is closed (fexecve(3)).
+    /// Finds the file from the auxiliary vector's AT_EXECFN, which keeps the name of a symbolic
+    /// link; /proc/self/exe if that is relative, or names a descriptor that is closed (fexecve(3)).
     ///
-    /// A script (`#!`, or binfmt_misc) is found as it was named, since its interpreter is told that name. Where its name is not among
-    /// the arguments, the interpreter is executed as it is.
+    /// A script (`#!`, or binfmt_misc) is found as it was named, since its interpreter is told that
+    /// name. Where its name is not among the arguments, the interpreter is executed as it is.
     ///
     /// # Safety
     /// `argv` must be the kernel's array, and `auxv` the vector of the same stack.
@@ -76,27 +78,23 @@ impl Program {
         -unsafe { sys!(nr::EXECVE, self.path.as_ptr(), self.argv, environment) } as i32
     }
 
-    /// Whether a problem is kept quiet: nobody knows yet whether the program is going to use MPI at all.
+    /// Whether a problem is kept quiet: nobody knows yet whether the program is going to use MPI at
+    /// all.
     pub fn is_quiet(&self) -> bool {
         // SAFETY: a valid environment.
         self.is_late && !unsafe { environ::is_on(self.environment, environ::LATE_VARIABLE) }
     }
 
-    /// Executes the program without this library, or, if it may be the wrapper of one that needs it, with a library that
-    /// does nothing; the personality is put back to `personality`.
+    /// Executes the program without this library, or, if it may be the wrapper of one that needs
+    /// it, with a library that does nothing; the personality is put back to `personality`.
     ///
-    /// ckptd tells nobody but the layer which process of an MPI job this is; without another launcher, the program would be many jobs of one
-    /// process.
+    /// ckptd tells nobody but the layer which process of an MPI job this is; without another
+    /// launcher, the program would be many jobs of one process.
     pub fn run_without_us(&self, personality: Option<usize>) -> ! {
         // SAFETY: a valid environment.
         if !self.is_late && !unsafe { environ::has_launcher(self.environment) } {
             // SAFETY: as above.
-            unsafe {
-                say_unprotected(
-                    self.environment,
-                    format_args!("the program needs the layer under ckptd launch"),
-                )
-            };
+            unsafe { say_unprotected(self.environment, &message::LAUNCHER_NEEDS_PROTECTION) };
         }
         if !self.is_late {
             // SAFETY: a valid environment.
@@ -115,15 +113,13 @@ impl Program {
             }
         };
         let error = environment.map_or(12, |environment| self.execute(environment));
-        say(format_args!(
-            "the program could not be executed again (errno {error})"
-        ));
+        say(&message::not_executed_again(error));
         sys::exit(126)
     }
 
-    /// Says why the program cannot be protected; then runs it unprotected, or ends it if UNDERSTUDY_REQUIRE=1, or if it
-    /// was to go on from disk.
-    pub fn refuse(&self, personality: Option<usize>, reason: fmt::Arguments<'_>) -> ! {
+    /// Says why the program cannot be protected; then runs it unprotected, or ends it if
+    /// UNDERSTUDY_REQUIRE=1, or if it was to go on from disk.
+    pub fn refuse(&self, personality: Option<usize>, reason: &dyn Display) -> ! {
         if !self.is_quiet() {
             // SAFETY: a valid environment.
             unsafe { say_unprotected(self.environment, reason) };
@@ -139,9 +135,10 @@ fn is_this_program(path: &Path) -> bool {
     sys::file_id(path.as_c_str()) == sys::file_id(THIS_PROGRAM)
 }
 
-/// The arguments that the script `name` was executed with, among those of its interpreter: `[interpreter, argument of its
-/// line, …, name, argument, …]` (execve(2), "Interpreter scripts"), several of each if the interpreter is a script as well. The script's own
-/// argv\[0\] is lost, and `name` in its place, unless binfmt_misc keeps it behind that (flag `P`).
+/// The arguments that the script `name` was executed with, among those of its interpreter:
+/// `[interpreter, argument of its line, …, name, argument, …]` (execve(2), "Interpreter scripts"),
+/// several of each if the interpreter is a script as well. The script's own argv\[0\] is lost, and
+/// `name` in its place, unless binfmt_misc keeps it behind that (flag `P`).
 ///
 /// # Safety
 /// `argv` must be a null-terminated array of strings.
@@ -157,11 +154,12 @@ unsafe fn of_script(
     Some(argv.wrapping_add(1 + at + usize::from(keeps_argv0)))
 }
 
-/// Says that the program runs unprotected, and why; ends it if UNDERSTUDY_REQUIRE=1, or if it was to go on from disk.
+/// Says that the program runs unprotected, and why; ends it if UNDERSTUDY_REQUIRE=1, or if it was
+/// to go on from disk.
 ///
 /// # Safety
 /// `environment` must be a valid environment.
-pub unsafe fn say_unprotected(environment: *const *const c_char, reason: fmt::Arguments<'_>) {
+pub unsafe fn say_unprotected(environment: *const *const c_char, reason: &dyn Display) {
     // SAFETY: handed on to the caller.
     let (managed, require, restart) = unsafe {
         (
@@ -179,11 +177,11 @@ pub unsafe fn say_unprotected(environment: *const *const c_char, reason: fmt::Ar
     };
     if required {
         // SAFETY: handed on to the caller.
-        unsafe { stop(environment, format_args!("{reason}; {outcome}")) }
+        unsafe { stop(environment, &format_args!("{reason}; {outcome}")) }
     }
     // SAFETY: handed on to the caller.
     if unsafe { is_first_of_node(environment) } {
-        say(format_args!("{reason}; {outcome}"));
+        say(&format_args!("{reason}; {outcome}"));
     }
 }
 
@@ -193,7 +191,7 @@ pub unsafe fn say_unprotected(environment: *const *const c_char, reason: fmt::Ar
 ///
 /// # Safety
 /// `environment` must be a valid environment.
-pub unsafe fn stop(environment: *const *const c_char, message: fmt::Arguments<'_>) -> ! {
+pub unsafe fn stop(environment: *const *const c_char, message: &dyn Display) -> ! {
     // SAFETY: handed on to the caller. A wrapper may end with status 0 nevertheless.
     unsafe { make_in_directory(environment, REFUSED) };
     // SAFETY: handed on to the caller.
@@ -203,7 +201,7 @@ pub unsafe fn stop(environment: *const *const c_char, message: fmt::Arguments<'_
 /// Ends a process with the status of a refusal.
 ///
 /// The first one of a node prints the message.
-pub fn end_refused(is_first: bool, message: fmt::Arguments<'_>) -> ! {
+pub fn end_refused(is_first: bool, message: &dyn Display) -> ! {
     if is_first {
         say(message);
     } else {

@@ -1,5 +1,5 @@
-//! The program's end by exit(3), which the runtime must hear of: a rank that leaves without MPI_Finalize is missed by the
-//! others, and the launcher does not tell them.
+//! The program's end by exit(3), which the runtime must hear of: a rank that leaves without
+//! MPI_Finalize is missed by the others, and the launcher does not tell them.
 #![allow(unsafe_code)]
 
 use crate::entry::{ENTRY, slot_count};
@@ -10,8 +10,8 @@ use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
 use understudy_abi::{RUNTIME_STACK, RUNTIME_STACK_SIZE, control_block, source};
 
-/// The runtime's function. It is not part of the program's image, but the address of [`leaving`] is, and is the same in
-/// every rank.
+/// The runtime's function. It is not part of the program's image, but the address of [`leaving`]
+/// is, and is the same in every rank.
 static HOOK: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 /// The same: whether the program's end is a call.
 static CALLS: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
@@ -20,8 +20,8 @@ unsafe extern "C" {
     fn on_exit(function: unsafe extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
 }
 
-/// Registers `hook` to be called with the status of exit(3), and `at_once` for _exit(2); once. If `calls` says so, exit(3) makes a call of the
-/// slot [`source::LEAVE`] first.
+/// Registers `hook` to be called with the status of exit(3), and `at_once` for _exit(2); once. If
+/// `calls` says so, exit(3) makes a call of the slot [`source::LEAVE`] first.
 ///
 /// # Safety
 /// To be called on the program's stack: it registers with the program's libc (on_exit(3)).
@@ -38,7 +38,8 @@ pub unsafe extern "C" fn call_at_exit(
     }
 }
 
-/// Makes a call of the runtime's, as a thunk does. The program may be set back in it: then it does not return.
+/// Makes a call of the runtime's, as a thunk does. The program may be set back in it: then it does
+/// not return.
 ///
 /// # Safety
 /// A slot without arguments.
@@ -61,7 +62,8 @@ unsafe extern "C" fn leaving(status: c_int, _: *mut c_void) {
         }
     }
     let argument = status as usize as *mut c_void;
-    // SAFETY: nothing of the runtime is under way on its stack, or if (exit called in a callback) it never goes on.
+    // SAFETY: nothing of the runtime is under way on its stack, or if (exit called in a callback)
+    // it never goes on.
     let run = || unsafe { on_stack(argument, on_zone_stack, RUNTIME_STACK + RUNTIME_STACK_SIZE) };
     if !turns::at_the_end(run) {
         leave::at_once(status);

@@ -45,7 +45,8 @@ impl Builder {
     pub fn add_all<'a>(&mut self, parts: impl Iterator<Item = &'a [u8]> + Clone) {
         let length: usize = parts.clone().map(<[u8]>::len).sum();
         assert!(self.used + length < self.capacity);
-        // SAFETY: within the buffer, as asserted; the array has room for more pointers than are ever added.
+        // SAFETY: within the buffer, as asserted; the array has room for more pointers than are
+        // ever added.
         unsafe {
             let start = self.text.add(self.used);
             let mut at = start;

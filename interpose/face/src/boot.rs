@@ -17,7 +17,7 @@ use crate::exec;
 use crate::guard;
 use crate::heap;
 use crate::late;
-use crate::launched::{self, Protection, SEVERAL_NODES};
+use crate::launched::{self, Protection};
 use crate::ldheap::HeapError;
 use crate::limits;
 use crate::link::{self, OUR_SONAME};
@@ -26,13 +26,16 @@ use crate::msg::Text;
 use crate::nested;
 use crate::pid_namespace;
 use crate::relay;
+use crate::saved_environment;
 use crate::stack::on_stack;
 use crate::stray;
 use crate::sys::{self, nr, sys};
 use crate::zone::PatchError;
 use crate::{fortran, profiler};
 use core::ffi::{c_char, c_int, c_void};
+use core::fmt::Display;
 use understudy_abi::{RUNTIME_STACK, RUNTIME_STACK_SIZE, ZONE_START};
+use understudy_catalogue::message;
 use understudy_elf::LinkMap;
 
 const ADDR_NO_RANDOMIZE: usize = 0x004_0000;
@@ -90,7 +93,7 @@ pub unsafe fn start(argc: c_int, argv: *const *const c_char, envp: *mut *const c
             program.run_without_us(None);
         }
         if uses_other_mpi {
-            program.refuse(None, format_args!("the program's MPI library is none that the layer stands in for, which are libmpi.so.40 (Open MPI), libmpi.so.12, libmpich.so.12 and libmpi_abi.so.1 (MPICH); link it with one of these"));
+            program.refuse(None, &message::UNKNOWN_MPI_LIBRARY);
         }
         first(&program)
     }
@@ -123,7 +126,7 @@ fn first(program: &Program) -> ! {
     unsafe {
         let protection = launched::protection(list);
         if protection == Protection::None {
-            program.refuse(None, format_args!("{SEVERAL_NODES}"));
+            program.refuse(None, &message::SEVERAL_NODES_WITHOUT_LAUNCHER);
         }
         limits::check(program);
         limits::check_directory(program);
@@ -142,27 +145,26 @@ fn first(program: &Program) -> ! {
         let switch_off =
             || before >= 0 && sys!(nr::PERSONALITY, before as usize | ADDR_NO_RANDOMIZE) >= 0;
         if pretend_refused || !(is_off || switch_off()) {
-            program.refuse(None, format_args!("address randomisation cannot be switched off here (personality is refused); allow personality(ADDR_NO_RANDOMIZE) in the container's seccomp profile, or start the program with `setarch -R`"));
+            program.refuse(None, &message::PERSONALITY_REFUSED);
         }
-        let fixed = match environ::save(list, before as usize) {
+        let fixed = match saved_environment::save(list, before as usize) {
             Ok(fd) if program.is_late => environ::fixed(list, fd, None, [None, fortran::find()]),
             Ok(fd) => environ::fixed(list, fd, workers(list), [profiler::find(), fortran::find()]),
             Err(error) => program.refuse(
                 Some(before as usize),
-                format_args!("the environment cannot be set aside (memfd, errno {error})"),
+                &message::environment_not_saved(error),
             ),
         };
         let error = fixed.map_or(12, |environment| program.execute(environment));
         program.refuse(
             Some(before as usize),
-            format_args!(
-                "the program cannot be executed again without address randomisation (errno {error})"
-            ),
+            &message::not_executed_without_randomisation(error),
         )
     }
 }
 
-/// Execution 2, on the program's stack: everything that must be equal, then on to a stack in the zone.
+/// Execution 2, on the program's stack: everything that must be equal, then on to a stack in the
+/// zone.
 ///
 /// # Safety
 /// As [`start`].
@@ -173,10 +175,8 @@ unsafe fn second(
     auxv: &Auxv,
     fd: c_int,
 ) {
-    let Some(saved) = environ::restore(fd, ENVIRONMENT_PLACE) else {
-        crate::msg::say(format_args!(
-            "the environment that was set aside is gone; nothing was started"
-        ));
+    let Some(saved) = saved_environment::restore(fd, ENVIRONMENT_PLACE) else {
+        crate::msg::say(&message::ENVIRONMENT_LOST);
         sys::exit(understudy_abi::exit::INTERNAL)
     };
     // SAFETY: the kernel's arrays; nothing has read the environment yet but ld.so.
@@ -196,10 +196,7 @@ unsafe fn second(
         };
         let seed = equalise(auxv.random, key);
         if let Err(error) = sys::map_anonymous(RUNTIME_STACK, RUNTIME_STACK_SIZE, 0) {
-            program.refuse(
-                Some(saved.personality),
-                format_args!("the runtime's addresses are taken (errno {error})"),
-            );
+            program.refuse(Some(saved.personality), &message::addresses_taken(error));
         }
         // The file name is the last string of the stack (execve(2)); its page is the stack's last.
         let stack_end = (auxv.execfn as usize + 4096) & !4095;
@@ -230,19 +227,15 @@ fn refuse_randomised(program: &Program, before: usize) {
     if personality & ADDR_NO_RANDOMIZE as isize == 0 {
         program.refuse(
             Some(before),
-            format_args!(
-                "the kernel has switched address randomisation on again for {}, whose file is \
-                 set-user-id or set-group-id; remove these bits (chmod u-s,g-s) or start a copy \
-                 without them (cp makes one)",
-                Text(program.path.as_bytes())
-            ),
+            &message::randomisation_switched_on(Text(program.path.as_bytes())),
         )
     }
 }
 
-/// Gives every rank of the job the same stack canary, pointer guard, random bytes and heap, derived from its secret or, if it has none, from
-/// its name, which others can guess. Where there is a disk level, they must be the same in every start of the job, and are derived from the
-/// program's name. Returns a seed for what else is to be the same.
+/// Gives every rank of the job the same stack canary, pointer guard, random bytes and heap, derived
+/// from its secret or, if it has none, from its name, which others can guess. Where there is a disk
+/// level, they must be the same in every start of the job, and are derived from the program's name.
+/// Returns a seed for what else is to be the same.
 ///
 /// # Safety
 /// Must run before any function whose frame holds a canary has been entered and will return.
@@ -258,8 +251,8 @@ unsafe fn equalise(random: *mut [u8; 16], key: &[u8]) -> u64 {
         mix(0xcbf2_9ce4_8422_2325) & !0xff,
         mix(0x9e37_79b9_7f4a_7c15),
     );
-    // SAFETY: glibc's thread control block on x86-64 has the canary at fs:0x28 and the pointer guard at fs:0x30; the
-    // random bytes are the kernel's 16 on the stack (AT_RANDOM).
+    // SAFETY: glibc's thread control block on x86-64 has the canary at fs:0x28 and the pointer
+    // guard at fs:0x30; the random bytes are the kernel's 16 on the stack (AT_RANDOM).
     unsafe {
         core::arch::asm!("mov fs:[0x28], {0}", "mov fs:[0x30], {1}", in(reg) canary, in(reg) guard, options(nostack));
         if !random.is_null() {
@@ -275,38 +268,34 @@ unsafe extern "C" fn second_in_zone(argument: *mut c_void) {
     let second = unsafe { &mut *argument.cast::<Second<'_>>() };
     match load::load(second) {
         Ok(()) => {}
-        Err(Failure::Text(what)) => second.refuse(format_args!("{what}")),
+        Err(Failure::Text(what)) => second.refuse(&what),
+        Err(Failure::NoMpiLibrary) => second.refuse(&link::not_found()),
         Err(Failure::Patch(
             library,
             call,
             error @ (PatchError::NotFound | PatchError::TooMany | PatchError::Outside),
         )) => {
-            let what = match error {
+            let problem = match error {
                 PatchError::NotFound => "was not found",
                 PatchError::TooMany => "is made in too many places",
                 _ => "is made elsewhere, too",
             };
-            second.refuse(format_args!(
-                "glibc {} cannot be used: the {call} system call of {library} {what}; \
-                 report this version, and use another glibc until it is supported",
-                Text(libc_version())
+            second.refuse(&message::glibc_call_unknown(
+                Text(libc_version()),
+                call,
+                library,
+                problem,
             ))
         }
         Err(Failure::Patch(library, call, PatchError::Protect(error))) => {
-            second.refuse(format_args!(
-                "the {call} instruction of {library} cannot be changed (mprotect, errno {error}); \
-             allow changing code pages (SELinux: execmod)"
-            ))
+            second.refuse(&message::code_not_writable(call, library, error))
         }
-        Err(Failure::Heap(HeapError::Function(name))) => second.refuse(format_args!(
-            "glibc {} cannot be used: ld.so's pointer to {name} was not found; \
-             report this version, and remove other preloaded libraries that replace {name}",
-            Text(libc_version())
-        )),
-        Err(Failure::Heap(HeapError::Memory(error))) => second.refuse(format_args!(
-            "2 GiB of addresses cannot be reserved for ld.so's heaps (errno {error}); \
-             raise the limit on address space (ulimit -v unlimited)"
-        )),
+        Err(Failure::Heap(HeapError::Function(name))) => {
+            second.refuse(&message::glibc_pointer_unknown(Text(libc_version()), name))
+        }
+        Err(Failure::Heap(HeapError::Memory(error))) => {
+            second.refuse(&message::loader_heap_addresses(error))
+        }
         Err(Failure::Loader(what)) => {
             // SAFETY: dlerror(3) returns a string or null.
             let reason = unsafe { dlerror() };
@@ -315,7 +304,7 @@ unsafe extern "C" fn second_in_zone(argument: *mut c_void) {
             } else {
                 unsafe_text(reason)
             };
-            second.refuse(format_args!("{what}: {}", Text(reason)))
+            second.refuse(&format_args!("{what}: {}", Text(reason)))
         }
         Err(Failure::Runtime) => second.program.run_without_us(Some(second.personality)),
         Err(Failure::Stop(status)) => sys::exit(status),
@@ -336,7 +325,7 @@ fn unsafe_text(text: *const c_char) -> &'static [u8] {
 }
 
 impl Second<'_> {
-    fn refuse(&self, reason: core::fmt::Arguments<'_>) -> ! {
+    fn refuse(&self, reason: &dyn Display) -> ! {
         self.program.refuse(Some(self.personality), reason)
     }
 }

@@ -21,6 +21,7 @@ use understudy_abi::child_effects::{
     LONGEST_NAME, NAMESPACE, NO_NAME, REPORT_RETURN, RETURN_NOTED, Request, SOCKET,
 };
 use understudy_abi::effect;
+use understudy_catalogue::message;
 
 /// Rank that is an ancestor: the process number; 0 before the first search, [`NO_RANK`].
 static RANK: AtomicIsize = AtomicIsize::new(0);
@@ -261,11 +262,7 @@ fn warn(error: isize) {
     if !HAS_WARNED.swap(true, Ordering::Relaxed) {
         // SAFETY: getpid(2).
         let process = unsafe { sys!(nr::GETPID) };
-        say(format_args!(
-            "files that the child process {process} changes stay as they are if a failure sets \
-             the program back: no connection to its rank (errno {})",
-            -error
-        ));
+        say(&message::child_files_not_recorded(process, -error));
     }
 }
 

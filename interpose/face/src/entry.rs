@@ -1,8 +1,8 @@
 //! Where the thunks jump, and what happens before the runtime is there.
 //!
-//! In a process that we do not protect but whose program loads an MPI library late (an interpreter that imports one),
-//! the loader binds it to this library all the same. The thunks then pass through to the real libmpi, opened beside the
-//! program at the first call.
+//! In a process that we do not protect but whose program loads an MPI library late (an interpreter
+//! that imports one), the loader binds it to this library all the same. The thunks then pass
+//! through to the real libmpi, opened beside the program at the first call.
 #![allow(unsafe_code)]
 
 use crate::environ;
@@ -16,11 +16,12 @@ use core::arch::naked_asm;
 use core::ffi::{c_char, c_int, c_long, c_void};
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use understudy_abi::ENTRIES;
+use understudy_catalogue::message;
 
 const _: () = assert!(STACK_WORDS.len() == ENTRIES);
 
-/// The thunks' targets, by the words of stack arguments that they take along (`STACK_WORDS`): called with the slot's
-/// number in `eax`, everything else as the program left it.
+/// The thunks' targets, by the words of stack arguments that they take along (`STACK_WORDS`):
+/// called with the slot's number in `eax`, everything else as the program left it.
 pub static ENTRY: [AtomicPtr<c_void>; ENTRIES] =
     [const { AtomicPtr::new(pass_through as *mut c_void) }; ENTRIES];
 
@@ -78,10 +79,7 @@ extern "C" fn resolve(slot: u32) -> usize {
         address = older(handle, name.to_bytes_with_nul());
     }
     if address == 0 {
-        say(format_args!(
-            "the MPI library has no procedure {}; the program needs another version of it",
-            Text(name.to_bytes())
-        ));
+        say(&message::missing_mpi_procedure(Text(name.to_bytes())));
         sys::exit(127);
     }
     REAL[slot as usize].store(address, Ordering::Release);
@@ -102,13 +100,15 @@ fn older(handle: *mut c_void, name: &[u8]) -> usize {
     }
 }
 
-/// Opens the real libmpi by its path (by its soname, the loader would give us this library) and lets the program's data
-/// symbols start with the real ones' contents, as a copy relocation would have.
+/// Opens the real libmpi by its path (by its soname, the loader would give us this library) and
+/// lets the program's data symbols start with the real ones' contents, as a copy relocation would
+/// have.
 fn open_real() -> *mut c_void {
     const RTLD_NOW_GLOBAL: c_int = 0x102;
     const LM_ID_BASE: c_long = 0;
     let mut path = Path::new();
-    // SAFETY: `environ` is libc's; dlopen(3), dlsym(3); the copied sizes are the table's, equal on both sides.
+    // SAFETY: `environ` is libc's; dlopen(3), dlsym(3); the copied sizes are the table's, equal on
+    // both sides.
     unsafe {
         unprepared::report(environ);
         // Its process manager is the launcher's.
@@ -117,12 +117,12 @@ fn open_real() -> *mut c_void {
         if let Some(asked) = link::asked().filter(|asked| asked.is_file()) {
             path.push(asked.as_bytes());
         } else if !link::find_library(link::OUR_SONAME, library_path, &mut path) {
-            say(format_args!("{}", link::NOT_FOUND));
+            say(&link::not_found());
             sys::exit(127);
         }
         let handle = dlmopen(LM_ID_BASE, path.as_ptr(), RTLD_NOW_GLOBAL);
         if handle.is_null() {
-            say(format_args!("{} cannot be opened", Text(path.as_bytes())));
+            say(&message::mpi_library_not_opened(Text(path.as_bytes())));
             sys::exit(127);
         }
         for (name, size) in DATA_SYMBOLS {

@@ -1,8 +1,10 @@
-//! The environment: what the launcher gave, what the user side may see, and what makes all ranks' stacks equal.
+//! The environment: what the launcher gave, what the user side may see, and what makes all ranks'
+//! stacks equal.
 //!
-//! The stack of a new process starts with the environment's strings, so ranks whose environments differ in count or size
-//! get different stack addresses. The process is therefore executed once more with a *fixed* environment: the variables
-//! of the launcher and ours are moved aside (into a memfd), the rest is padded to a fixed count and size.
+//! The stack of a new process starts with the environment's strings, so ranks whose environments
+//! differ in count or size get different stack addresses. The process is therefore executed once
+//! more with a *fixed* environment: the variables of the launcher and ours are moved aside (into a
+//! memfd), the rest is padded to a fixed count and size.
 #![allow(unsafe_code)]
 
 use crate::block::{Builder, PAD_VARIABLE};
@@ -10,10 +12,9 @@ use crate::fortran;
 use crate::libpath;
 use crate::link::{self, Path, own_path};
 use crate::msg::Line;
-use crate::sys::{self, nr, sys};
+use crate::sys;
 use core::ffi::c_char;
 use core::fmt::Write;
-use understudy_abi::RUNTIME_FD_BASE;
 
 /// Marks a process that was executed again; its value is the memfd's number, always four digits.
 pub const BOOT_VARIABLE: &[u8] = b"UNDERSTUDY_BOOT=";
@@ -51,8 +52,6 @@ pub const SIZES: [&[u8]; 4] = [
 ];
 /// What a guardian has for the program's LD_PRELOAD.
 const PRELOADED: &[u8] = b"UNDERSTUDY_PRELOAD=";
-
-const BLOB_MAGIC: u64 = u64::from_le_bytes(*b"ustdyenv");
 
 /// Iterates over a null-terminated array of strings.
 ///
@@ -146,10 +145,12 @@ pub unsafe fn measure(list: *const *const c_char) -> (usize, usize) {
     })
 }
 
-/// The environment for the second execution: `list` with `boot_fd` announced, padded. With a number of `workers` the
-/// hidden variables are left out and the program sees that number as the job's size; without one, everything is kept.
-/// The first library `in_front` is preloaded before all others, the second before this one, and behind it what is loaded now: so ld.so
-/// needs its cache for none of these, which it would map before them, and whose size changes when a package is installed.
+/// The environment for the second execution: `list` with `boot_fd` announced, padded. With a number
+/// of `workers` the hidden variables are left out and the program sees that number as the job's
+/// size; without one, everything is kept. The first library `in_front` is preloaded before all
+/// others, the second before this one, and behind it what is loaded now: so ld.so needs its cache
+/// for none of these, which it would map before them, and whose size changes when a package is
+/// installed.
 ///
 /// # Safety
 /// As [`strings`].
@@ -286,7 +287,8 @@ fn add_preload(builder: &mut Builder, preload: &[u8], own_path: &[u8], instead: 
     }
 }
 
-/// The environment of a program that another library of the layer stands in for the MPI library of: `list` with that in LD_PRELOAD.
+/// The environment of a program that another library of the layer stands in for the MPI library of:
+/// `list` with that in LD_PRELOAD.
 ///
 /// # Safety
 /// As [`strings`].
@@ -308,7 +310,8 @@ pub unsafe fn with_face(
     Some(builder.finish())
 }
 
-/// The environment of a program that we leave alone: `list` as the launcher gave it, without this library in LD_PRELOAD.
+/// The environment of a program that we leave alone: `list` as the launcher gave it, without this
+/// library in LD_PRELOAD.
 ///
 /// # Safety
 /// As [`strings`].
@@ -347,7 +350,8 @@ pub unsafe fn of_launcher(list: *const *const c_char) -> Option<*const *const c_
     }
 }
 
-/// The environment of a guardian: `list` marked, with LD_PRELOAD under another name, since a profiler is meant for the program alone.
+/// The environment of a guardian: `list` marked, with LD_PRELOAD under another name, since a
+/// profiler is meant for the program alone.
 ///
 /// # Safety
 /// As [`strings`].
@@ -381,7 +385,8 @@ pub unsafe fn prepend(first: &[&[u8]], list: *const *const c_char) -> Option<*co
     Some(builder.finish())
 }
 
-/// The environment of a program that is not prepared for loading MPI late: `list` with UNDERSTUDY_LATE switched off.
+/// The environment of a program that is not prepared for loading MPI late: `list` with
+/// UNDERSTUDY_LATE switched off.
 ///
 /// # Safety
 /// As [`strings`].
@@ -395,81 +400,6 @@ pub unsafe fn not_late(list: *const *const c_char) -> Option<*const *const c_cha
     }
     builder.add(&[LATE_VARIABLE, b"0"]);
     Some(builder.finish())
-}
-
-/// Puts the whole environment into a memfd that survives the exec; returns its descriptor.
-///
-/// # Safety
-/// As [`strings`].
-pub unsafe fn save(list: *const *const c_char, personality: usize) -> Result<i32, i32> {
-    // SAFETY: plain system calls on a new descriptor; the list is the caller's.
-    unsafe {
-        let low = sys!(nr::MEMFD_CREATE, c"understudy-environment".as_ptr(), 0);
-        if low < 0 {
-            return Err(-low as i32);
-        }
-        const F_DUPFD: usize = 0;
-        let fd = sys!(nr::FCNTL, low, F_DUPFD, RUNTIME_FD_BASE);
-        sys!(nr::CLOSE, low);
-        if fd < 0 {
-            return Err(-fd as i32);
-        }
-        let (count, bytes) = measure(list);
-        let header = [BLOB_MAGIC, personality as u64, count as u64, bytes as u64];
-        let mut written = sys!(nr::WRITE, fd, header.as_ptr(), size_of_val(&header));
-        for entry in strings(list) {
-            written += sys!(nr::WRITE, fd, entry.as_ptr(), entry.len() + 1);
-        }
-        if written as usize != size_of_val(&header) + bytes {
-            Err(28)
-        } else {
-            Ok(fd as i32)
-        }
-    }
-}
-
-/// The environment as [`save`] found it.
-pub struct Saved {
-    /// Null-terminated array of strings, in memory of its own.
-    pub list: *const *const c_char,
-    /// The process's personality(2) before it was executed again.
-    pub personality: usize,
-}
-
-/// Takes up the environment from the memfd, into new memory at `address`, and closes it.
-pub fn restore(fd: i32, address: usize) -> Option<Saved> {
-    let mut header = [0u64; 4];
-    // SAFETY: reads into buffers of the lengths given; the strings are checked to lie within the blob.
-    unsafe {
-        let got = sys!(
-            nr::PREAD64,
-            fd,
-            header.as_mut_ptr(),
-            size_of_val(&header),
-            0
-        );
-        let [magic, personality, count, bytes] = header;
-        if got as usize != size_of_val(&header) || magic != BLOB_MAGIC {
-            return None;
-        }
-        let (count, bytes) = (count as usize, bytes as usize);
-        let pointers =
-            sys::map_anonymous(address, (count + 1) * 8 + bytes, 0).ok()? as *mut *const c_char;
-        let text = pointers.add(count + 1).cast::<u8>();
-        if sys!(nr::PREAD64, fd, text, bytes, size_of_val(&header)) as usize != bytes {
-            return None;
-        }
-        sys!(nr::CLOSE, fd);
-        let mut at = text;
-        for index in 0..count {
-            pointers.add(index).write(at.cast());
-            at = at.add(sys::bytes(at.cast()).len() + 1);
-        }
-        Some(Saved {
-            list: pointers,
-            personality: personality as usize,
-        })
-    }
 }
 
 /// Takes our marks and the padding out of the process's own environment, in place.

@@ -118,17 +118,17 @@ unsafe fn environment(given: Strings, executed: Executed) -> Strings {
 unsafe fn refused(given: Strings, saved: Strings, path: &Path, obstacle: Obstacle) -> Strings {
     // SAFETY: handed on to the caller.
     unsafe {
-        let (name, explanation) = (Text(path.as_bytes()), obstacle.explanation());
+        let reason = obstacle.message(Text(path.as_bytes()));
         if obstacle == Obstacle::OtherUser && launched::has_pmix_launcher(saved) {
             aside::stop(
                 saved,
-                format_args!(
-                    "{name} {explanation}; the job stops, since MPI_Init of such a program waits \
+                &format_args!(
+                    "{reason}; the job stops, since MPI_Init of such a program waits \
                      for ever for Open MPI's launcher, which serves one user"
                 ),
             );
         }
-        aside::say_unprotected(saved, format_args!("{name} {explanation}"));
+        aside::say_unprotected(saved, &reason);
         aside::note_aside(saved);
         unprotected(given, saved)
     }

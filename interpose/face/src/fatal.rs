@@ -1,11 +1,14 @@
-//! Signals that the program dies of: the runtime notes where it was, then the signal's default action follows.
+//! Signals that the program dies of: the runtime notes where it was, then the signal's default
+//! action follows.
 //!
-//! A handler stands where the program has none, and nobody can tell: sigaction(2) and its relatives, called by the program,
-//! show the default instead, and what the program sets replaces it. (Only system calls made directly see it.) It makes the
-//! signal pending once more, as it came, with the default action: so the process dies where it was, with the same
-//! `siginfo_t`, and a core dump shows the program's frames.
+//! A handler stands where the program has none, and nobody can tell: sigaction(2) and its
+//! relatives, called by the program, show the default instead, and what the program sets replaces
+//! it. (Only system calls made directly see it.) It makes the signal pending once more, as it came,
+//! with the default action: so the process dies where it was, with the same `siginfo_t`, and a core
+//! dump shows the program's frames.
 //!
-//! The handler's address is the same in all ranks, so the kernel's table of signals can be saved and put back as it is.
+//! The handler's address is the same in all ranks, so the kernel's table of signals can be saved
+//! and put back as it is.
 #![allow(unsafe_code)]
 
 use crate::libc::{c_name, next};
@@ -22,7 +25,8 @@ const SIG_DFL: usize = 0;
 const SIG_IGN: usize = 1;
 const SA_SIGINFO: c_int = 4;
 const SA_ONSTACK: c_int = 0x0800_0000;
-/// What the handler needs. A program that sets these for the default action does not see them again.
+/// What the handler needs. A program that sets these for the default action does not see them
+/// again.
 const OWN_FLAGS: c_int = SA_SIGINFO | SA_ONSTACK;
 
 /// glibc's `struct sigaction` on x86-64.
@@ -98,7 +102,8 @@ fn is_listening(signal: c_int) -> bool {
 
 unsafe extern "C" fn on_fatal(signal: c_int, info: *const c_void, context: *mut c_void) {
     let default = [0usize; 4];
-    // SAFETY: system calls on this process; the runtime's function is called with the kernel's arguments.
+    // SAFETY: system calls on this process; the runtime's function is called with the kernel's
+    // arguments.
     unsafe {
         let process = sys!(nr::GETPID);
         let hook = HOOK.load(Ordering::Acquire);

@@ -17,7 +17,8 @@ const O_ACCMODE: c_int = 0o3;
 const O_CREAT: c_int = 0o100;
 const O_TRUNC: c_int = 0o1000;
 
-/// dlopen(3) and dlclose(3) of the program: which of them, the name of the library if it is told, flags or handle.
+/// dlopen(3) and dlclose(3) of the program: which of them, the name of the library if it is told,
+/// flags or handle.
 ///
 /// # Safety
 /// The string must be valid or null.

@@ -1,4 +1,5 @@
-//! Fortran: a library of ours is preloaded in front of Open MPI's bindings, some of which look into objects behind handles.
+//! Fortran: a library of ours is preloaded in front of Open MPI's bindings, some of which look into
+//! objects behind handles.
 //!
 //! Any program may open a library that needs those bindings later, so each of them gets it.
 

@@ -1,7 +1,8 @@
 //! Becoming the guardian: what a launcher has started is not the rank, but its parent.
 //!
-//! A launcher ends a job when it sees one of its processes die. So the first execution of the program becomes `ckptd guardian`, which
-//! executes the program again as its child, and does not die with it. The program's process then has [`MANAGER`] in its environment.
+//! A launcher ends a job when it sees one of its processes die. So the first execution of the
+//! program becomes `ckptd guardian`, which executes the program again as its child, and does not
+//! die with it. The program's process then has [`MANAGER`] in its environment.
 #![allow(unsafe_code)]
 
 use crate::aside::Program;
@@ -10,8 +11,10 @@ use crate::launched::{self, Protection};
 use crate::link::{self, Path, own_path};
 use crate::sys::{nr, sys};
 use core::ffi::c_char;
+use understudy_catalogue::message;
 
-/// The program has another MPI library than this one stands in for: under a guardian it is executed with the face that fits.
+/// The program has another MPI library than this one stands in for: under a guardian it is executed
+/// with the face that fits.
 ///
 /// # Safety
 /// As [`launched::protection`].
@@ -35,7 +38,7 @@ pub unsafe fn find_a_face(program: &Program, list: *const *const c_char) {
     if let Some(name) = name.filter(|name| !own_path().ends_with(name)) {
         face.push(Path::directory(own_path())).push(name);
         if !face.is_file() {
-            program.refuse(None, format_args!("the layer's file for the program's MPI library is missing beside libunderstudy.so; keep the layer's files together"));
+            program.refuse(None, &message::PRELOAD_LIBRARY_MISSING);
         }
         // SAFETY: a valid environment.
         if let Some(environment) = unsafe { environ::with_face(list, own_path(), face.as_bytes()) }
@@ -60,11 +63,5 @@ pub fn become_guardian(program: &Program) -> ! {
             _ => -12,
         }
     };
-    program.refuse(
-        None,
-        format_args!(
-            "ckptd cannot be executed (errno {}), which belongs beside libunderstudy.so",
-            -error
-        ),
-    )
+    program.refuse(None, &message::ckptd_not_executable(-error))
 }

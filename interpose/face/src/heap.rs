@@ -31,18 +31,20 @@ pub fn equalise(key: u64) {
     }
 }
 
-/// glibc's malloc (2.34 and later) marks every block in a thread's cache with a random number, by which it finds double
-/// frees. It is looked for in the variable that it comes from, and replaced there. Where it is not found, or not just
-/// once, everything stays as it is: ranks then differ in these marks only.
+/// glibc's malloc (2.34 and later) marks every block in a thread's cache with a random number, by
+/// which it finds double frees. It is looked for in the variable that it comes from, and replaced
+/// there. Where it is not found, or not just once, everything stays as it is: ranks then differ in
+/// these marks only.
 ///
 /// # Safety
 /// To be called before the program has freed anything.
 unsafe fn set_key(key: u64) {
     const UNTOUCHED: u64 = 0x5a5a_0f0f_5a5a_0f0f;
-    // SAFETY: a block of 24 bytes, whose second word malloc uses for the mark when it is free; it stays mapped. The
-    // words that are searched are those of a mapped library's writable segment.
+    // SAFETY: a block of 24 bytes, whose second word malloc uses for the mark when it is free; it
+    // stays mapped. The words that are searched are those of a mapped library's writable segment.
     unsafe {
-        // The compiler knows what these two functions are, and that nobody reads what has been freed.
+        // The compiler knows what these two functions are, and that nobody reads what has been
+        // freed.
         let (malloc, free) = (black_box(malloc as Allocate), black_box(free as Release));
         let block = malloc(24).cast::<u64>();
         if block.is_null() {

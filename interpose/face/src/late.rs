@@ -1,10 +1,12 @@
-//! Programs that load the MPI library late: an interpreter that imports it, an application whose solvers are plug-ins.
+//! Programs that load the MPI library late: an interpreter that imports it, an application whose
+//! solvers are plug-ins.
 //!
-//! The second execution must come before the program's first instruction, long before anybody knows whether it is going
-//! to use MPI. So what the launcher itself has started is prepared as an MPI program would be, with two differences: it
-//! keeps the launcher's environment, since it may be a wrapper (a shell, env(1)) of the real program, and its standard
-//! output is taken over only at its first MPI call. Of what such a program starts in its turn, interpreters are prepared
-//! if none of its ancestors is one: a rank's children are not ranks. Others are left alone, or a script would
+//! The second execution must come before the program's first instruction, long before anybody knows
+//! whether it is going to use MPI. So what the launcher itself has started is prepared as an MPI
+//! program would be, with two differences: it keeps the launcher's environment, since it may be a
+//! wrapper (a shell, env(1)) of the real program, and its standard output is taken over only at its
+//! first MPI call. Of what such a program starts in its turn, interpreters are prepared if none of
+//! its ancestors is one: a rank's children are not ranks. Others are left alone, or a script would
 //! prepare each of its commands; `UNDERSTUDY_LATE=1` prepares them nevertheless.
 #![allow(unsafe_code)]
 
@@ -88,7 +90,8 @@ unsafe fn mark(list: *const *const c_char) -> &'static [u8] {
     }
 }
 
-/// Whether this process is an interpreter, and no ancestor that the launcher has started is one: that would be the rank.
+/// Whether this process is an interpreter, and no ancestor that the launcher has started is one:
+/// that would be the rank.
 fn is_first_interpreter(mark: &[u8]) -> bool {
     // SAFETY: getpid(2).
     let mut process = unsafe { sys!(nr::GETPID) };

@@ -1,12 +1,12 @@
-//! What launcher has started this process, and what that allows.
+//! The launcher that has started this process, and the protection that it allows.
 #![allow(unsafe_code)]
 
 use crate::environ::{self, MANAGER};
-use crate::launchers::Launcher;
 use core::ffi::c_char;
+use launchers::Launcher;
 
-/// Why a job cannot be protected.
-pub const SEVERAL_NODES: &str = "the job has ranks on several nodes, and its launcher does not let them find each other; start it with mpirun, mpiexec, `srun --mpi=pmi2` or `understudy run --host`, or on one node";
+#[path = "../../../ckptd/launch/src/guardian/launchers.rs"]
+mod launchers;
 
 /// How a failed job can go on.
 #[derive(Clone, Copy, PartialEq, Eq)]

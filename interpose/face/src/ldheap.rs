@@ -1,9 +1,10 @@
 //! ld.so's own heap: one for each side, instead of the program's.
 //!
-//! After start-up ld.so allocates link maps, DTVs and TLS blocks with the program's malloc. What it allocates for the
-//! second namespace would be rolled back together with the program's heap, and would shift the program's own chunks.
-//! ld.so keeps the four functions that it uses as pointers in its data; they are found by value and replaced. A request
-//! belongs to the side whose stack it is made on.
+//! After start-up ld.so allocates link maps, DTVs and TLS blocks with the program's malloc. What it
+//! allocates for the second namespace would be rolled back together with the program's heap, and
+//! would shift the program's own chunks. ld.so keeps the four functions that it uses as pointers in
+//! its data; they are found by value and replaced. A request belongs to the side whose stack it is
+//! made on.
 //!
 //! What other threads of the program need (their DTVs and TLS blocks) stays with the program's
 //! malloc, as libc expects: it frees the TLS blocks of a thread that has ended by its own free()
@@ -19,12 +20,14 @@ use understudy_abi::{
     LIBRARY_PLACES, LoaderHeap, RUNTIME_LD_HEAP, USER_LD_HEAP, ZONE_SHIFT, ZONE_TAG,
 };
 
-/// Every class has a region of its own: where a link map comes to lie (which is what dlopen returns) then depends on
-/// nothing but the link maps before it, so that an understudy gets the same.
+/// Every class has a region of its own: where a link map comes to lie (which is what dlopen
+/// returns) then depends on nothing but the link maps before it, so that an understudy gets the
+/// same.
 const REGION: usize = LD_HEAP_SIZE / LD_HEAP_REGIONS;
 /// In the second word of a block's header: it is a link map.
 const LINK_MAP: usize = 1;
-/// ld.so asks for a link map by `calloc(size, 1)` with at least this size (`_dl_new_object` of glibc), and for nothing else.
+/// ld.so asks for a link map by `calloc(size, 1)` with at least this size (`_dl_new_object` of
+/// glibc), and for nothing else.
 const LEAST_LINK_MAP: usize = 512;
 
 /// Size of an entry of a thread's vector, which tells its allocation from others.
@@ -35,8 +38,9 @@ const VECTOR_ENTRY: usize = 16;
 
 const _: () = assert!(CLASSES <= LD_HEAP_REGIONS && (1 << (CLASSES - 3)) == REGION);
 
-/// A bump pointer and a list of free blocks for each class, by address: ld.so allocates little and frees less. What is opened
-/// again after it was closed comes to lie where it was, in whatever order it was closed.
+/// A bump pointer and a list of free blocks for each class, by address: ld.so allocates little and
+/// frees less. What is opened again after it was closed comes to lie where it was, in whatever
+/// order it was closed.
 #[repr(C)]
 struct Heap {
     start: usize,
@@ -67,7 +71,8 @@ static mut HEAPS: [Heap; 2] = [
     },
 ];
 
-/// The functions that ld.so used before, for blocks that were allocated before: malloc, calloc, free, realloc.
+/// The functions that ld.so used before, for blocks that were allocated before: malloc, calloc,
+/// free, realloc.
 static BEFORE: [AtomicUsize; 4] = [const { AtomicUsize::new(0) }; 4];
 const NAMES: [&core::ffi::CStr; 4] = [c"malloc", c"calloc", c"free", c"realloc"];
 
@@ -93,7 +98,8 @@ impl Heap {
         }
         self.changes += 1;
         let mut block = self.free[class];
-        // SAFETY: free blocks are linked through their first word; new ones lie in the heap's mapping.
+        // SAFETY: free blocks are linked through their first word; new ones lie in the heap's
+        // mapping.
         unsafe {
             if block != 0 {
                 self.free[class] = (block as *const usize).read();
@@ -116,7 +122,8 @@ impl Heap {
         if class >= CLASSES || block < first || !(block - first).is_multiple_of(1 << class) {
             return false;
         }
-        // SAFETY: blocks between what is in use and this one are new, free blocks are linked through their first word.
+        // SAFETY: blocks between what is in use and this one are new, free blocks are linked
+        // through their first word.
         unsafe {
             while first + self.used[class] <= block {
                 let new = first + self.used[class];
@@ -200,8 +207,8 @@ fn room(block: usize) -> usize {
 /// Also if another thread opens the library (libc does, for `pthread_exit`): a replacement gets its
 /// record at the same address. What else ld.so allocates for it there may lie elsewhere.
 fn link_map(size: usize) -> *mut c_void {
-    // SAFETY: the list is the runtime's, which sets it before it opens libraries, in the only thread that does; the header of
-    // a block of ours stands before it.
+    // SAFETY: the list is the runtime's, which sets it before it opens libraries, in the only
+    // thread that does; the header of a block of ours stands before it.
     unsafe {
         let list = &raw mut LINK_MAPS;
         let wanted = (*list)[0];
@@ -253,15 +260,17 @@ extern "C" fn ld_calloc(count: usize, size: usize) -> *mut c_void {
     block
 }
 
-/// What the runtime side has allocated and the program's side gives up is kept, not released: after a rollback ld.so's data
-/// lead to it again, or have it on the list of scopes to be freed, while the runtime side's heap has not gone back.
+/// What the runtime side has allocated and the program's side gives up is kept, not released: after
+/// a rollback ld.so's data lead to it again, or have it on the list of scopes to be freed, while
+/// the runtime side's heap has not gone back.
 unsafe extern "C" fn ld_free(block: *mut c_void) {
     match owner(block) {
         Some(1) if side() == 0 => {}
         Some(index) => with_heap(index, |heap| heap.release(block as usize)),
         None if block.is_null() => {}
         None => {
-            // SAFETY: the pointer is ld.so's former free(), and the block was allocated by its companion.
+            // SAFETY: the pointer is ld.so's former free(), and the block was allocated by its
+            // companion.
             unsafe {
                 let free: unsafe extern "C" fn(*mut c_void) =
                     core::mem::transmute(BEFORE[2].load(Ordering::Relaxed));
@@ -360,7 +369,8 @@ pub fn install(loader: &Extent) -> Result<(), HeapError> {
             places[index] = place;
         }
     }
-    // SAFETY: ld.so's data. The part that was read-only after relocation stays writable: its bounds are ld.so's secret.
+    // SAFETY: ld.so's data. The part that was read-only after relocation stays writable: its bounds
+    // are ld.so's secret.
     unsafe {
         sys::protect(first_page, length, 3).map_err(HeapError::Memory)?;
         for (place, function) in places.iter().zip(ours) {

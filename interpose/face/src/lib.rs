@@ -1,21 +1,26 @@
-//! The *face*: the library that LD_PRELOAD names. It stands in for libmpi in the application.
+//! The *face*: the library that LD_PRELOAD names, which stands in for libmpi in the program.
 //!
-//! Rules of this place: no std, no heap, no locks held across calls, no threads of its own. Its constructor is the first
-//! of the process. In a process that no MPI launcher started, or whose program does not use MPI, it does nothing.
+//! Rules of this place: no std, no heap, no locks held across calls, no threads of its own. Its
+//! constructor is the first of the process. In a process that no MPI launcher started, or whose
+//! program does not use MPI, it does nothing.
 //!
 //! - [`boot`] decides and drives; [`aside`] gives up politely by running the program without us;
-//! - [`environ`] makes the stacks of all ranks equal, [`zone`] and [`ldheap`] keep the runtime side apart;
-//! - [`link`] reads ld.so's lists; [`entry`] is where thunks jump, `thunks` is generated from the call table;
+//! - [`environ`] makes the stacks of all ranks equal, [`zone`] and [`ldheap`] keep the runtime side
+//!   apart;
+//! - [`link`] reads ld.so's lists; [`entry`] is where thunks jump, `thunks` is generated from the
+//!   call table;
 //! - [`limits`] refuses programs where nothing can be protected;
 //! - [`late`] is about programs that load MPI in mid-run;
 //! - [`reopen`] is for programs that open libmpi themselves;
-//! - [`profiler`] lets libraries that wrap MPI's procedures stay in front, [`fortran`] puts one there;
+//! - [`profiler`] lets libraries that wrap MPI's procedures stay in front, [`fortran`] puts one
+//!   there;
 //! - [`sharing`] counts mappings that other processes may share;
 //! - [`exec`] lets what the rank's process executes be the rank;
 //! - [`fatal`] is there when the program dies of a signal, [`at_exit`] and [`leave`] when it ends;
 //! - [`stop`] is where threads of the program are stopped;
 //! - [`turns`] lets any thread call MPI, one at a time;
-//! - [`told`] is how the runtime is told of effects: [`files`] tells what the program does to files, [`overwrites`] what it overwrites in them;
+//! - [`told`] is how the runtime is told of effects: [`files`] tells what the program does to
+//!   files, [`overwrites`] what it overwrites in them;
 //! - [`relay`] starts the process that carries standard output exactly once.
 #![no_std]
 
@@ -42,8 +47,6 @@ mod kernel_aio;
 mod kernel_use;
 mod late;
 mod launched;
-#[path = "../../../ckptd/launch/src/guardian/launchers.rs"]
-mod launchers;
 mod ldheap;
 mod leave;
 mod libc;
@@ -68,6 +71,7 @@ mod profiler;
 mod raw_calls;
 mod relay;
 mod reopen;
+mod saved_environment;
 mod services;
 mod sharing;
 mod sources;
@@ -78,6 +82,7 @@ mod sys;
 mod system_v;
 mod temporary;
 mod threads;
+mod thunks;
 mod told;
 mod turns;
 mod unpreloadable;
@@ -85,20 +90,8 @@ mod unprepared;
 mod unseen;
 mod zone;
 
-/// One thunk per exported procedure, one object per exported datum of libmpi.
-#[allow(
-    unsafe_code,
-    non_snake_case,
-    non_upper_case_globals,
-    missing_docs,
-    dead_code,
-    clippy::module_inception
-)]
-mod thunks {
-    include!("generated/thunks.rs");
-}
-
 use core::ffi::{c_char, c_int};
+use understudy_catalogue::message;
 
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -106,7 +99,8 @@ use core::ffi::{c_char, c_int};
 static CONSTRUCTOR: unsafe extern "C" fn(c_int, *const *const c_char, *mut *const c_char) =
     construct;
 
-/// ld.so calls constructors with main()'s arguments (System V ABI, "Initialization and Termination Functions").
+/// ld.so calls constructors with main()'s arguments (System V ABI, "Initialization and Termination
+/// Functions").
 #[allow(unsafe_code)]
 unsafe extern "C" fn construct(argc: c_int, argv: *const *const c_char, envp: *mut *const c_char) {
     // SAFETY: the arguments are the process's own, before anything else has used them.
@@ -115,7 +109,7 @@ unsafe extern "C" fn construct(argc: c_int, argv: *const *const c_char, envp: *m
 
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
-    msg::say(format_args!("internal error in the face: {info}"));
+    msg::say(&message::internal_error(info));
     sys::exit(understudy_abi::exit::INTERNAL)
 }
 

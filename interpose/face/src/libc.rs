@@ -5,13 +5,14 @@ use crate::msg::{Text, say};
 use crate::sys;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
+use understudy_catalogue::message;
 
 unsafe extern "C" {
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
 }
 
-/// The next definition of `name`, looked up once. Not inlined, and not a tail call of dlsym(3): RTLD_NEXT goes by the
-/// caller.
+/// The next definition of `name`, looked up once. Not inlined, and not a tail call of dlsym(3):
+/// RTLD_NEXT goes by the caller.
 #[inline(never)]
 pub fn next(real: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
     const RTLD_NEXT: *mut c_void = -1isize as *mut c_void;
@@ -22,10 +23,7 @@ pub fn next(real: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
     // SAFETY: dlsym(3).
     let found = core::hint::black_box(unsafe { dlsym(RTLD_NEXT, name.as_ptr()) });
     if found.is_null() {
-        say(format_args!(
-            "the C library has no {}",
-            Text(name.to_bytes())
-        ));
+        say(&message::missing_libc_function(Text(name.to_bytes())));
         sys::exit(127);
     }
     real.store(found, Ordering::Relaxed);

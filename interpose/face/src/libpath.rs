@@ -1,10 +1,12 @@
 //! LD_LIBRARY_PATH, in a form that leaves ld.so's own memory alike in all ranks.
 //!
-//! Before the program's malloc is there, ld.so takes memory from where it has ended last (`__minimal_malloc` of glibc): first for the
-//! directories of this variable, then for its records of libraries, to which tables in the program's data point. Launchers give
-//! ranks on other nodes other directories; their number and lengths would move all records. So there are always a multiple of
-//! [`STEP`] directories, and what comes before and after those of the user is so long that ld.so takes pages of their own for
-//! it, wherever it was before. None of the added directories can exist.
+//! Before the program's malloc is there, ld.so takes memory from where it has ended last
+//! (`__minimal_malloc` of glibc): first for the directories of this variable, then for its records
+//! of libraries, to which tables in the program's data point. Launchers give ranks on other nodes
+//! other directories; their number and lengths would move all records. So there are always a
+//! multiple of [`STEP`] directories, and what comes before and after those of the user is so long
+//! that ld.so takes pages of their own for it, wherever it was before. None of the added
+//! directories can exist.
 #![allow(unsafe_code)]
 
 use crate::block::Builder;
@@ -16,7 +18,8 @@ const WAS: &[u8] = b"UNDERSTUDY_WAS=";
 /// Directories are filled up to a multiple of this.
 const STEP: usize = 128;
 const FILLER: &[u8] = b"/.understudy:";
-/// Longer than what is left of two pages, twice: ld.so copies a directory, then makes a record of it.
+/// Longer than what is left of two pages, twice: ld.so copies a directory, then makes a record of
+/// it.
 const LENGTH: usize = 2 * 4096 + 8;
 
 /// A name that is too long for a file (NAME_MAX), and a colon.

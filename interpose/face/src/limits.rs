@@ -8,6 +8,7 @@ use crate::msg::Text;
 use crate::sys::{self, nr, sys};
 use understudy_abi::RUNTIME_FD_BASE;
 use understudy_abi::limits::{ADDRESSES, DATA, FILES, Least};
+use understudy_catalogue::message;
 
 fn soft_limit(least: Least) -> u64 {
     sys::soft_limit(least.resource as usize)
@@ -20,36 +21,16 @@ pub fn check(program: &Program) {
     if files < least {
         program.refuse(
             None,
-            format_args!(
-                "at most {files} files may be open here (RLIMIT_NOFILE), and understudy's own have \
-                 numbers from {RUNTIME_FD_BASE} on; raise the limit to {least} or more \
-                 (`ulimit -n`; LimitNOFILE= of the service that starts the job)"
-            ),
+            &message::file_descriptor_limit(files, RUNTIME_FD_BASE, least),
         );
     }
     let addresses = soft_limit(ADDRESSES);
     if addresses < ADDRESSES.limit {
-        program.refuse(
-            None,
-            format_args!(
-                "a process may have {} MiB of addresses here (RLIMIT_AS), and understudy reserves \
-                 1 TiB, most of which never becomes memory; lift the limit (`ulimit -v unlimited`; \
-                 in a batch system, limit memory by cgroups instead)",
-                addresses >> 20
-            ),
-        );
+        program.refuse(None, &message::address_space_limit(addresses >> 20));
     }
     let data = soft_limit(DATA);
     if data < DATA.limit {
-        program.refuse(
-            None,
-            format_args!(
-                "a process may have {} MiB of data here (RLIMIT_DATA), and understudy reserves \
-                 {} MiB, most of which never becomes memory; lift the limit (`ulimit -d unlimited`)",
-                data >> 20,
-                DATA.limit >> 20
-            ),
-        );
+        program.refuse(None, &message::data_limit(data >> 20, DATA.limit >> 20));
     }
 }
 
@@ -63,14 +44,7 @@ pub fn check_valgrind(program: &Program) {
     let is_simulated =
         preload.is_some_and(|it| it.windows(PRELOADED.len()).any(|at| at == PRELOADED));
     if is_simulated {
-        program.refuse(
-            None,
-            format_args!(
-                "the program runs under valgrind, which cannot be saved and put back; run valgrind \
-                 without understudy (UNDERSTUDY_DISABLE=1, and --trace-children=yes while \
-                 LD_PRELOAD names libunderstudy.so)"
-            ),
-        );
+        program.refuse(None, &message::VALGRIND);
     }
 }
 
@@ -98,11 +72,7 @@ pub fn check_directory(program: &Program) {
         };
         program.refuse(
             None,
-            format_args!(
-                "the job's directory {} cannot be reached from this process (errno {error}), which \
-                 a wrapper has given another user or another /dev/shm; {remedy}",
-                Text(directory.as_bytes())
-            ),
+            &message::job_directory_unreachable(Text(directory.as_bytes()), error, remedy),
         );
     }
 }

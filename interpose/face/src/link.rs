@@ -1,11 +1,15 @@
-//! What ld.so knows about the process: loaded objects, their needs, and where a library would be found.
+//! What ld.so knows about the process: loaded objects, their needs, and where a library would be
+//! found.
 //!
 //! Source: ld.so(8) for the search order.
 #![allow(unsafe_code)]
 
+use crate::msg::Text;
 use crate::sys::{self, nr, sys};
 use core::ffi::{CStr, c_char, c_void};
+use core::fmt::Display;
 use core::sync::atomic::{AtomicBool, Ordering};
+use understudy_catalogue::message;
 use understudy_elf::{Dynamic, LinkMap, LoaderDebug, ProgramHeader, program_headers};
 
 /// The soname that this library shares with the libmpi that it stands in for.
@@ -20,16 +24,10 @@ pub const SONAME: &CStr = if cfg!(feature = "standard") {
 };
 /// The same as bytes.
 pub const OUR_SONAME: &[u8] = SONAME.to_bytes();
-/// There is no such library.
-pub const NOT_FOUND: &str = if cfg!(feature = "standard") {
-    "libmpi_abi.so.1 is not found; put its directory into LD_LIBRARY_PATH"
-} else if cfg!(feature = "debian") {
-    "libmpich.so.12 is not found; put its directory into LD_LIBRARY_PATH"
-} else if cfg!(feature = "mpich") {
-    "libmpi.so.12 is not found; put its directory into LD_LIBRARY_PATH"
-} else {
-    "libmpi.so.40 is not found; put its directory into LD_LIBRARY_PATH"
-};
+/// Returns the message that the MPI library is missing.
+pub fn not_found() -> impl Display {
+    message::mpi_library_not_found(Text(OUR_SONAME))
+}
 
 /// The faces, and the library that each stands in for.
 const FACES: [(&[u8], &[u8]); 4] = [
@@ -59,11 +57,13 @@ pub fn first() -> *const LinkMap {
 
 /// All loaded objects, the program first.
 pub fn objects() -> impl Iterator<Item = &'static LinkMap> + Clone {
-    // SAFETY: ld.so's list is well formed, and nothing is loaded or unloaded while a constructor runs.
+    // SAFETY: ld.so's list is well formed, and nothing is loaded or unloaded while a constructor
+    // runs.
     unsafe { LinkMap::list(first()) }
 }
 
-/// The files of all libraries that are loaded, in ld.so's order; none if one has a name that LD_PRELOAD cannot have (ld.so(8)).
+/// The files of all libraries that are loaded, in ld.so's order; none if one has a name that
+/// LD_PRELOAD cannot have (ld.so(8)).
 pub fn libraries() -> impl Iterator<Item = &'static [u8]> + Clone {
     let names = || {
         objects()
@@ -80,7 +80,8 @@ pub fn set(object: &LinkMap, tag: usize, value: usize) {
         return;
     };
     let at = &raw const entry.value as usize;
-    // SAFETY: a word of the object's dynamic section, which nobody reads meanwhile; it may be read-only.
+    // SAFETY: a word of the object's dynamic section, which nobody reads meanwhile; it may be
+    // read-only.
     unsafe {
         if sys::protect(at & !4095, (at & 4095) + 8, 3).is_ok() {
             (at as *mut usize).write_volatile(value);
@@ -189,8 +190,9 @@ impl Path {
     }
 }
 
-/// Finds the file that ld.so would have loaded for the program's need of `soname`: the needing object's RPATH,
-/// `library_path` (LD_LIBRARY_PATH), its RUNPATH, the cache, the default directories (ld.so(8)).
+/// Finds the file that ld.so would have loaded for the program's need of `soname`: the needing
+/// object's RPATH, `library_path` (LD_LIBRARY_PATH), its RUNPATH, the cache, the default
+/// directories (ld.so(8)).
 pub fn find_library(soname: &[u8], library_path: &[u8], found: &mut Path) -> bool {
     let needer = objects()
         .find(|object| object.needs(soname))
@@ -244,8 +246,8 @@ const CACHE_ENTRY: usize = 24;
 /// `FLAG_ELF_LIBC6 | FLAG_X8664_LIB64`
 const CACHE_FLAGS: u32 = 0x0303;
 
-/// Looks `soname` up in /etc/ld.so.cache (glibc's format 1.1: header of 48 bytes, entries of 24, string offsets from
-/// the start of the file).
+/// Looks `soname` up in /etc/ld.so.cache (glibc's format 1.1: header of 48 bytes, entries of 24,
+/// string offsets from the start of the file).
 fn search_cache(soname: &[u8], found: &mut Path) -> bool {
     let Some(cache) = map_file(c"/etc/ld.so.cache") else {
         return false;

@@ -1,7 +1,7 @@
 //! Loading the runtime side: a namespace with the runtime, and one with the MPI library.
 //!
-//! Each begins with the shim and a libc of its own. What is mapped for the first lies in the zone's first half, what is
-//! mapped for the second in its second half.
+//! Each begins with the shim and a libc of its own. What is mapped for the first lies in the zone's
+//! first half, what is mapped for the second in its second half.
 #![allow(unsafe_code)]
 
 use crate::aside::Program;
@@ -20,6 +20,7 @@ use understudy_abi::{
     ABI_VERSION, BootInfo, EntryPoints, MPI_FD_BASE, MPI_FIRST_KEY, RUNTIME_FD_BASE,
     RUNTIME_FIRST_KEY, ShimStart,
 };
+use understudy_catalogue::message;
 
 unsafe extern "C" {
     fn dlmopen(namespace: c_long, path: *const c_char, flags: c_int) -> *mut c_void;
@@ -44,6 +45,7 @@ pub struct Second<'a> {
 /// Why execution 2 could not be completed.
 pub enum Failure {
     Text(&'static str),
+    NoMpiLibrary,
     Patch(&'static str, &'static str, PatchError),
     Heap(HeapError),
     /// dlerror(3) has the reason.
@@ -63,28 +65,29 @@ pub fn load(second: &Second<'_>) -> Result<(), Failure> {
             link::extent(link::own_base()),
         )
     };
-    zone::make_stubs().map_err(|_| Failure::Text("the stub page's address (0x20000) is taken"))?;
+    zone::make_stubs().map_err(|_| Failure::Text(message::STUB_PAGE_TAKEN))?;
     patch(Library::Loader, Patched::Mmap, &loader, "ld.so", "mmap")?;
     threads::remember_main();
     ldheap::install(&loader).map_err(Failure::Heap)?;
-    threads::make_libc_multithreaded().map_err(|_| Failure::Text("no thread can be created"))?;
+    threads::make_libc_multithreaded()
+        .map_err(|_| Failure::Text(message::NO_THREAD_FOR_RUNTIME))?;
 
     let directory = Path::directory(link::own_path());
     let copies = Copies::make();
     let start = |half| start_of(half, second, copies);
     let (_, namespace) = open_namespace(directory, Half::Runtime, &start(Half::Runtime))?;
     let runtime = open_sibling(directory, b"/libunderstudy_runtime.so", namespace)?;
-    zone::load_into(Half::Mpi).map_err(|_| Failure::Text("the stub page cannot be changed"))?;
+    zone::load_into(Half::Mpi).map_err(|_| Failure::Text(message::STUB_PAGE_NOT_WRITABLE))?;
     let (shim, namespace) = open_namespace(directory, Half::Mpi, &start(Half::Mpi))?;
     let mut mpi = Path::new();
     // SAFETY: the saved environment.
     let library_path =
         unsafe { environ::value(second.program.environment, b"LD_LIBRARY_PATH=") }.unwrap_or(b"");
     if !link::find_library(OUR_SONAME, library_path, &mut mpi) {
-        return Err(Failure::Text(link::NOT_FOUND));
+        return Err(Failure::NoMpiLibrary);
     }
     let mpi =
-        open(namespace, &mpi).map_err(|_| Failure::Loader("the MPI library cannot be loaded"))?;
+        open(namespace, &mpi).map_err(|_| Failure::Loader(message::MPI_LIBRARY_NOT_LOADED))?;
     // SAFETY: the shim exports its function with this type; the handle is that of libmpi.
     unsafe {
         let function = shim_function(shim, c"understudy_shim_find_real")?;
@@ -118,7 +121,8 @@ fn patch(
         .map_err(|error| Failure::Patch(name, call_name, error))
 }
 
-/// Opens a new namespace with the shim, and a libc that it prepares, in it. The handle is the shim's.
+/// Opens a new namespace with the shim, and a libc that it prepares, in it. The handle is the
+/// shim's.
 fn open_namespace(
     directory: &[u8],
     half: Half,
@@ -140,7 +144,7 @@ fn open(namespace: c_long, path: &Path) -> Result<*mut c_void, Failure> {
     // SAFETY: dlmopen(3).
     let handle = unsafe { dlmopen(namespace, path.as_ptr(), RTLD_NOW) };
     if handle.is_null() {
-        Err(Failure::Loader("a library cannot be loaded"))
+        Err(Failure::Loader(message::LIBRARY_NOT_LOADED))
     } else {
         Ok(handle)
     }
@@ -149,17 +153,14 @@ fn open(namespace: c_long, path: &Path) -> Result<*mut c_void, Failure> {
 fn open_sibling(directory: &[u8], name: &[u8], namespace: c_long) -> Result<*mut c_void, Failure> {
     let mut path = Path::new();
     path.push(directory).push(name);
-    open(namespace, &path)
-        .map_err(|_| Failure::Loader("a library that belongs to libunderstudy.so cannot be loaded"))
+    open(namespace, &path).map_err(|_| Failure::Loader(message::OWN_LIBRARY_NOT_LOADED))
 }
 
 fn shim_function(shim: *mut c_void, name: &CStr) -> Result<*mut c_void, Failure> {
     // SAFETY: dlsym(3) with the shim's handle.
     let function = unsafe { dlsym(shim, name.as_ptr()) };
     if function.is_null() {
-        return Err(Failure::Loader(
-            "libunderstudy_shim.so is of another version",
-        ));
+        return Err(Failure::Loader(message::SHIM_VERSION));
     }
     Ok(function)
 }
@@ -223,8 +224,9 @@ fn start_of(half: Half, second: &Second<'_>, copies: Copies) -> ShimStart {
 }
 
 fn start_shim(shim: *mut c_void, half: Half, start: &ShimStart) -> Result<(), Failure> {
-    // SAFETY: the patched code is that of the namespace's libc, in which nothing has run yet but its initialisation; it must
-    // not map anything before. The shim exports its function with this type.
+    // SAFETY: the patched code is that of the namespace's libc, in which nothing has run yet but
+    // its initialisation; it must not map anything before. The shim exports its function with this
+    // type.
     unsafe {
         let malloc = dlsym(shim, c"malloc".as_ptr());
         let libc = link::extent(link::base_of(malloc as usize));
@@ -235,15 +237,14 @@ fn start_shim(shim: *mut c_void, half: Half, start: &ShimStart) -> Result<(), Fa
         let function: StartShim =
             core::mem::transmute(shim_function(shim, c"understudy_shim_start")?);
         if function(start) != 0 {
-            return Err(Failure::Text(
-                "a libc of the layer's own could not be prepared",
-            ));
+            return Err(Failure::Text(message::OWN_LIBC_NOT_PREPARED));
         }
     }
     Ok(())
 }
 
-/// The runtime's start; 0: entry points are filled in; 1: run without us; otherwise an exit status. It has said why.
+/// The runtime's start; 0: entry points are filled in; 1: run without us; otherwise an exit status.
+/// It has said why.
 type RuntimeStart = unsafe extern "C" fn(*const BootInfo, *mut EntryPoints) -> c_int;
 
 fn start_runtime(
@@ -318,9 +319,7 @@ fn start_runtime(
     let status = unsafe {
         let function = dlsym(runtime, c"understudy_runtime_start".as_ptr());
         if function.is_null() {
-            return Err(Failure::Loader(
-                "libunderstudy_runtime.so is of another version",
-            ));
+            return Err(Failure::Loader(message::RUNTIME_VERSION));
         }
         let function: RuntimeStart = core::mem::transmute(function);
         function(&info, &mut points)
@@ -328,9 +327,8 @@ fn start_runtime(
     match status {
         0 if points.version == ABI_VERSION && points.slot_count as usize == entry::slot_count() => {
             // SAFETY: the runtime exports this function with this type.
-            let streams = unsafe { Streams::of(runtime) }.ok_or(Failure::Loader(
-                "libunderstudy_runtime.so is of another version",
-            ))?;
+            let streams =
+                unsafe { Streams::of(runtime) }.ok_or(Failure::Loader(message::RUNTIME_VERSION))?;
             crate::told::tell_runtime(points.file_effect);
             crate::overwrites::tell_runtime(points.written);
             crate::fatal::listen(points.fatal_signal);
@@ -346,9 +344,7 @@ fn start_runtime(
             }
             Ok(())
         }
-        0 => Err(Failure::Text(
-            "libunderstudy.so and libunderstudy_runtime.so are of different versions",
-        )),
+        0 => Err(Failure::Text(message::LIBRARY_VERSIONS)),
         1 => Err(Failure::Runtime),
         status => Err(Failure::Stop(status)),
     }

@@ -1,8 +1,9 @@
 //! The lock of the turns: giving it back takes no atomic operation, unless somebody waits.
 //!
-//! Who has the lock writes that it is free, then reads whether others wait; who waits writes so, then reads whether the lock is free.
-//! One of the two has to see what the other one wrote. membarrier(2), called by who waits, makes that true: until it returns, every
-//! running thread of the process has passed a full barrier.
+//! Who has the lock writes that it is free, then reads whether others wait; who waits writes so,
+//! then reads whether the lock is free. One of the two has to see what the other one wrote.
+//! membarrier(2), called by who waits, makes that true: until it returns, every running thread of
+//! the process has passed a full barrier.
 #![allow(unsafe_code)]
 
 use crate::msg::say;
@@ -10,6 +11,7 @@ use crate::sys::{nr, sys};
 use crate::threads;
 use core::sync::atomic::{AtomicBool, Ordering, compiler_fence};
 use understudy_abi::turn::Turn;
+use understudy_catalogue::message;
 
 const FUTEX_WAIT_PRIVATE: usize = 128;
 const FUTEX_WAKE_PRIVATE: usize = 129;
@@ -25,7 +27,8 @@ const LONG: [i64; 2] = [10, 0];
 /// Whether the user has been told that a thread waits for long.
 static IS_TOLD: AtomicBool = AtomicBool::new(false);
 
-/// Whether there is no other thread: nobody else looks at the lock then, and an atomic operation costs more than all the rest.
+/// Whether there is no other thread: nobody else looks at the lock then, and an atomic operation
+/// costs more than all the rest.
 #[inline(always)]
 fn is_alone(turn: &Turn) -> bool {
     threads::count() == 0 && turn.has_others.load(Ordering::Relaxed) == 0
@@ -49,7 +52,8 @@ pub fn try_lock(turn: &Turn) -> bool {
 /// Says that a thread waits. Whether it will be woken; else it has to look again by itself.
 fn announce(turn: &Turn) -> bool {
     turn.waited_for.store(1, Ordering::SeqCst);
-    // SAFETY: membarrier(2), which is refused before the process has registered, or by a kernel that does not have it.
+    // SAFETY: membarrier(2), which is refused before the process has registered, or by a kernel
+    // that does not have it.
     let barrier = |command: usize| unsafe { sys!(nr::MEMBARRIER, command) == 0 };
     barrier(MEMBARRIER_PRIVATE_EXPEDITED)
         || barrier(MEMBARRIER_REGISTER) && barrier(MEMBARRIER_PRIVATE_EXPEDITED)
@@ -91,14 +95,13 @@ pub fn acquire(turn: &Turn, rounds: u32) -> bool {
             )
         };
         if waits_long && result == TIMED_OUT && !IS_TOLD.swap(true, Ordering::Relaxed) {
-            say(format_args!(
-                "a thread has waited for ten seconds to call MPI, where another one is, in a call that does not give way to others"
-            ));
+            say(&message::MPI_LOCK_WAIT);
         }
     }
 }
 
-/// Gives the lock back. Who is woken says once more that a thread waits, so all are woken one after the other.
+/// Gives the lock back. Who is woken says once more that a thread waits, so all are woken one after
+/// the other.
 #[inline(always)]
 pub fn release(turn: &Turn) {
     turn.lock.store(0, Ordering::Release);

@@ -1,7 +1,7 @@
 //! Messages to the user: one line on standard error, without allocation.
 
 use crate::sys::{nr, sys};
-use core::fmt::{self, Write};
+use core::fmt::{self, Display, Write};
 
 /// Text in a fixed buffer; what does not fit is cut off.
 pub struct Line {
@@ -34,9 +34,10 @@ impl Write for Line {
 }
 
 /// Bytes printed as text, with `?` for what is not ASCII.
+#[derive(Clone, Copy)]
 pub struct Text<'a>(pub &'a [u8]);
 
-impl fmt::Display for Text<'_> {
+impl Display for Text<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0
             .iter()
@@ -46,7 +47,7 @@ impl fmt::Display for Text<'_> {
 
 /// Writes `understudy: …` as one line to standard error, in one write(2).
 #[allow(unsafe_code)]
-pub fn say(message: fmt::Arguments<'_>) {
+pub fn say(message: &dyn Display) {
     let mut line = Line::new();
     let _ = writeln!(line, "understudy: {message}");
     let bytes = line.as_bytes();

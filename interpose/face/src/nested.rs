@@ -11,6 +11,7 @@ use crate::msg::Text;
 use crate::stray;
 use crate::sys::{nr, sys};
 use core::ffi::c_char;
+use understudy_catalogue::message;
 
 /// Names of launchers; `mpirun.openmpi`, `mpirun_rsh`, and `mpiexec.hydra` are among them.
 const LAUNCHERS: [&[u8]; 10] = [
@@ -48,14 +49,7 @@ pub fn check(program: &Program) {
         if !names.iter().any(is_launcher) {
             return;
         }
-        aside::say_unprotected(
-            list,
-            format_args!(
-                "{} is a launcher, and was executed in the place of a rank: each rank would start \
-                 a job of its own; name the program alone, without the launcher",
-                Text(name)
-            ),
-        );
+        aside::say_unprotected(list, &message::nested_launcher(Text(name)));
         // The processes of a launcher that a wrapper has started are no processes of this job.
         if stray::is_guardian(sys!(nr::GETPPID)) {
             aside::note_aside(list);

@@ -1,8 +1,10 @@
 //! What the program overwrites in files that it has open, told to the runtime before it happens.
 //!
-//! Most writes go to the end of a file, to a file that is new, or to none. So for each descriptor it is known how long its file was when
-//! it was first written since the cut ([`Written`]): what lies behind is new, or was noted when it was cut off. Only what begins
-//! before that is told. Streams of libc write by calls inside of it: those go by a table of functions, in which one is replaced.
+//! Most writes go to the end of a file, to a file that is new, or to none. So for each descriptor
+//! it is known how long its file was when it was first written since the cut ([`Written`]): what
+//! lies behind is new, or was noted when it was cut off. Only what begins before that is told.
+//! Streams of libc write by calls inside of it: those go by a table of functions, in which one is
+//! replaced.
 #![allow(unsafe_code)]
 
 use crate::libc::next;
@@ -15,6 +17,7 @@ use core::ffi::{c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
 use understudy_abi::effect::{self, Part};
 use understudy_abi::written::{Known, Written};
+use understudy_catalogue::message;
 
 static STREAM_WRITE: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 
@@ -99,8 +102,8 @@ fn position(fd: c_int) -> i64 {
     unsafe { sys!(nr::LSEEK, fd, 0, SEEK_CUR) as i64 }
 }
 
-/// So many bytes of a file are about to be written, from `offset` on or [`HERE`]. Whether the calling thread is held until it has happened
-/// ([`threads::hold`]).
+/// So many bytes of a file are about to be written, from `offset` on or [`HERE`]. Whether the
+/// calling thread is held until it has happened ([`threads::hold`]).
 #[inline]
 fn before(fd: c_int, offset: i64, length: usize) -> bool {
     match written() {
@@ -144,7 +147,8 @@ fn tell_part(kind: u32, fd: c_int, offset: i64, length: usize) -> bool {
     unsafe { tell(kind, fd, core::ptr::null(), (&raw const part) as i64) }
 }
 
-/// A file is mapped: it can be overwritten that way, now or when access or length are changed later (mprotect(2), mremap(2)).
+/// A file is mapped: it can be overwritten that way, now or when access or length are changed later
+/// (mprotect(2), mremap(2)).
 pub fn before_map(flags: c_int, fd: c_int) -> bool {
     const MAP_SHARED: c_int = 1;
     const MAP_ANONYMOUS: c_int = 0x20;
@@ -348,7 +352,8 @@ unsafe extern "C" fn stream_write(
     }
 }
 
-/// Replaces the function by which libc's streams write to descriptors, in its tables for narrow and for wide ones.
+/// Replaces the function by which libc's streams write to descriptors, in its tables for narrow and
+/// for wide ones.
 fn follow_streams() {
     /// The place of that function in them (libio of glibc: `struct _IO_jump_t`).
     const WRITE: usize = 15;
@@ -360,12 +365,11 @@ fn follow_streams() {
     for (found, name) in TABLES.iter().zip([c"_IO_file_jumps", c"_IO_wfile_jumps"]) {
         let place = next(found, name).cast::<*mut c_void>().wrapping_add(WRITE);
         let page = place as usize / PAGE * PAGE;
-        // SAFETY: a word of libc's table, which it only reads, and which always has one of two functions.
+        // SAFETY: a word of libc's table, which it only reads, and which always has one of two
+        // functions.
         unsafe {
             if *place != real || sys::protect(page, PAGE, READ_WRITE).is_err() {
-                say(format_args!(
-                    "this C library's streams are not known; what they overwrite in files will not be undone"
-                ));
+                say(&message::STREAMS_UNKNOWN);
                 return;
             }
             *place = stream_write as *mut c_void;

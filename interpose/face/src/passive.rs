@@ -1,9 +1,11 @@
-//! Libraries that are opened or closed again in a recovery, without their constructors and destructors.
+//! Libraries that are opened or closed again in a recovery, without their constructors and
+//! destructors.
 //!
-//! Their memory is put back afterwards, so these would do nothing of use; but they might communicate, write files, or
-//! hang. ld.so has no flag for it. It finds them through the dynamic section, in which they are hidden: of a library that is being
-//! opened when ld.so allocates, as it does between mapping and initialising it (`_dl_map_object_deps` of glibc allocates the
-//! order of initialisation).
+//! Their memory is put back afterwards, so these would do nothing of use; but they might
+//! communicate, write files, or hang. ld.so has no flag for it. It finds them through the dynamic
+//! section, in which they are hidden: of a library that is being opened when ld.so allocates, as it
+//! does between mapping and initialising it (`_dl_map_object_deps` of glibc allocates the order of
+//! initialisation).
 #![allow(unsafe_code)]
 
 use crate::link;

@@ -11,11 +11,7 @@ use crate::sys;
 use core::ffi::c_char;
 use core::fmt::Write;
 use understudy_abi::child_effects::NAMESPACE;
-
-const CAUSE: &str = "a wrapper has given this process a pid namespace of its own, or no /proc, and \
-                     understudy finds processes by their numbers";
-const REMEDY: &str = "start the launcher, not each rank, in the namespace (unshare --pid, a \
-                      container's --pid)";
+use understudy_catalogue::message;
 
 /// Refuses a program whose pid namespace is not that of its guardian.
 pub fn check(program: &Program) {
@@ -29,7 +25,7 @@ pub fn check(program: &Program) {
             stop_if_unusable(list);
         }
     }
-    program.refuse(None, format_args!("{CAUSE}; {REMEDY}"))
+    program.refuse(None, &message::PID_NAMESPACE)
 }
 
 /// Ends a process whose MPI library would not run in its pid namespace.
@@ -43,13 +39,7 @@ pub unsafe fn stop_if_unusable(list: *const *const c_char) {
     // SAFETY: handed on to the caller.
     unsafe {
         if is_own(list) && uses_shared_memory(list) {
-            aside::stop(
-                list,
-                format_args!(
-                    "{CAUSE}, as Open MPI does for shared memory; {REMEDY}; the job stops \
-                     (with OMPI_MCA_btl=^sm it runs unprotected)"
-                ),
-            )
+            aside::stop(list, &message::PID_NAMESPACE_SHARED_MEMORY)
         }
     }
 }

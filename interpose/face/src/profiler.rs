@@ -1,6 +1,6 @@
-//! Profiling libraries (PMPI): a library that the program is linked with before libmpi, and that defines some of MPI's
-//! names to wrap them, in C or in Fortran. Being preloaded, the face would come before it in the loader's search, so the
-//! second execution preloads it too, in front.
+//! Profiling libraries (PMPI): a library that the program is linked with before libmpi, and that
+//! defines some of MPI's names to wrap them, in C or in Fortran. Being preloaded, the face would
+//! come before it in the loader's search, so the second execution preloads it too, in front.
 #![allow(unsafe_code)]
 
 use crate::link::{self, OUR_SONAME, Path};

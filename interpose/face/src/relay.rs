@@ -1,8 +1,9 @@
 //! Starts the process that carries this rank's standard output and error.
 //!
-//! What a rank has printed since the last cut must not be printed again after a recovery. How much that was must be known
-//! even if the rank was killed, so the streams pass through a *relay* outside the rank that counts them (`ckptd relay`).
-//! It is a grandchild, so that the program's wait(2) never sees it, and ends when the streams are closed.
+//! What a rank has printed since the last cut must not be printed again after a recovery. How much
+//! that was must be known even if the rank was killed, so the streams pass through a *relay*
+//! outside the rank that counts them (`ckptd relay`). It is a grandchild, so that the program's
+//! wait(2) never sees it, and ends when the streams are closed.
 #![allow(unsafe_code)]
 
 use crate::closing::LAYERS;
@@ -12,6 +13,7 @@ use crate::sys::{self, nr, sys};
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, Ordering};
 use understudy_abi::RUNTIME_FD_BASE;
+use understudy_catalogue::message;
 
 static STDOUT_WAS_TERMINAL: AtomicBool = AtomicBool::new(false);
 
@@ -106,7 +108,8 @@ fn spawn(relay: &Path, ledger: *const c_char) -> Result<(), c_int> {
     }
     let streams = [is_stream(1), is_stream(2)];
     let mut pipes = [[-1i32; 2]; 2];
-    // SAFETY: descriptors of our own making; the child only makes system calls until it executes another program.
+    // SAFETY: descriptors of our own making; the child only makes system calls until it executes
+    // another program.
     unsafe {
         for (pipe, _) in pipes
             .iter_mut()
@@ -218,9 +221,7 @@ impl Streams {
                 (self.tell)(ledger);
                 FLUSH.store(self.flush, Ordering::Release);
             },
-            Err(error) => say(format_args!(
-                "ckptd relay cannot be started (errno {error}); after a failure some output may appear twice"
-            )),
+            Err(error) => say(&message::relay_not_started(error)),
         }
     }
 }
@@ -274,8 +275,8 @@ impl Detached {
     }
 }
 
-/// A program that printed to a terminal still prints line by line, although its output now goes through a pipe. To be
-/// called on the program's stack.
+/// A program that printed to a terminal still prints line by line, although its output now goes
+/// through a pipe. To be called on the program's stack.
 pub fn line_buffer_terminal() {
     if !stdout_was_terminal() {
         return;

@@ -1,5 +1,5 @@
-//! A program that opens the MPI library itself, by its path or as `libmpi.so`, gets this library: the loader would bring
-//! in a second one beside it, half of whose symbols would be this library's.
+//! A program that opens the MPI library itself, by its path or as `libmpi.so`, gets this library:
+//! the loader would bring in a second one beside it, half of whose symbols would be this library's.
 //!
 //! The runtime is told of all that the program opens and closes: an understudy does the same.
 #![allow(unsafe_code)]
@@ -10,7 +10,8 @@ use core::arch::naked_asm;
 use core::ffi::{c_char, c_int, c_void};
 use understudy_abi::effect;
 
-/// libc's function of this name, with another path if need be. It is jumped to, since it goes by its caller's address.
+/// libc's function of this name, with another path if need be. It is jumped to, since it goes by
+/// its caller's address.
 ///
 /// # Safety
 /// As libc's.
@@ -45,7 +46,8 @@ pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
     }
 }
 
-/// Tells the runtime of it. Returns the name under which ld.so finds this library, if that is what `path` is about.
+/// Tells the runtime of it. Returns the name under which ld.so finds this library, if that is what
+/// `path` is about.
 extern "C" fn replaced(path: *const c_char, flags: c_int) -> *const c_char {
     let path = name_of(path);
     // SAFETY: the program's string, or ours.

@@ -1,5 +1,5 @@
-//! What the runtime asks of the program's namespace. libc's procedures choose the namespace by the caller's address, so
-//! the calls must come from this library, and must not be tail calls.
+//! What the runtime asks of the program's namespace. libc's procedures choose the namespace by the
+//! caller's address, so the calls must come from this library, and must not be tail calls.
 #![allow(unsafe_code)]
 
 use crate::libc;
@@ -43,7 +43,8 @@ pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
 /// # Safety
 /// As the procedure of libc.
 pub unsafe extern "C" fn dlsym(name: *const c_char) -> *mut c_void {
-    // SAFETY: dlsym(3) with RTLD_DEFAULT; not a tail call, which would make it search the caller's namespace.
+    // SAFETY: dlsym(3) with RTLD_DEFAULT; not a tail call, which would make it search the caller's
+    // namespace.
     let address = unsafe { real::dlsym(core::ptr::null_mut(), name) };
     core::hint::black_box(address)
 }

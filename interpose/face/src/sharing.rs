@@ -1,5 +1,5 @@
-//! Mappings of the user side that other processes may share, or may not get: counted, so that the runtime looks for them only
-//! if there have been any. The same of protection keys.
+//! Mappings of the user side that other processes may share, or may not get: counted, so that the
+//! runtime looks for them only if there have been any. The same of protection keys.
 #![allow(unsafe_code)]
 
 use crate::overwrites::before_map;

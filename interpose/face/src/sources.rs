@@ -1,8 +1,10 @@
-//! Clocks and other sources of what is not the same twice ([`understudy_abi::source`]), under libc's names.
+//! Clocks and other sources of what is not the same twice ([`understudy_abi::source`]), under
+//! libc's names.
 //!
-//! Each is one jump through a table: to libc, or, while the runtime records the program's initialisation phase or replays
-//! it, to the runtime, where they are calls like those of MPI. Only calls that the thread that uses MPI makes on its own
-//! stack count: a signal handler may have interrupted the runtime.
+//! Each is one jump through a table: to libc, or, while the runtime records the program's
+//! initialisation phase or replays it, to the runtime, where they are calls like those of MPI. Only
+//! calls that the thread that uses MPI makes on its own stack count: a signal handler may have
+//! interrupted the runtime.
 #![allow(unsafe_code)]
 
 use crate::libc::{c_name, next};
@@ -11,8 +13,8 @@ use crate::{process_number, processor_time};
 use core::arch::naked_asm;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use understudy_abi::control_block;
 use understudy_abi::source::{COUNT, SOURCES};
-use understudy_abi::{ZONE_SHIFT, ZONE_TAG, control_block};
 
 /// libc's procedures, once they are known.
 static REAL: [AtomicPtr<c_void>; COUNT] = [const { AtomicPtr::new(core::ptr::null_mut()) }; COUNT];
@@ -38,7 +40,9 @@ macro_rules! sources {
             }
 
             mod $name {
-                use super::*;
+                use crate::sources::{ENTRY, FIRST_SLOT, OWNER, REAL, is_on_own_stack, real};
+                use core::arch::naked_asm;
+                use understudy_abi::{ZONE_SHIFT, ZONE_TAG};
 
                 /// Finds libc's procedure first.
                 #[unsafe(naked)]
@@ -207,7 +211,8 @@ pub fn enter_by(entry: *const c_void) {
     ENTRY.store(entry.cast_mut(), Ordering::Relaxed);
 }
 
-/// Another thread enters the runtime: what it does is not the same twice, so nothing is recorded any more.
+/// Another thread enters the runtime: what it does is not the same twice, so nothing is recorded
+/// any more.
 #[inline]
 pub fn pass() {
     if IS_WATCHED.load(Ordering::Relaxed) && IS_WATCHED.swap(false, Ordering::Relaxed) {

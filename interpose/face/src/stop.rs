@@ -1,7 +1,9 @@
-//! Where threads of the program are stopped: the handler of a signal that they cannot block by libc's functions.
+//! Where threads of the program are stopped: the handler of a signal that they cannot block by
+//! libc's functions.
 //!
-//! It is here, since its address must be the same in all ranks: while a thread is let go, a handler of the program may
-//! interrupt it, whose frame leads back here and may be saved. What is done is the runtime's ([`StopCode`]).
+//! It is here, since its address must be the same in all ranks: while a thread is let go, a handler
+//! of the program may interrupt it, whose frame leads back here and may be saved. What is done is
+//! the runtime's ([`StopCode`]).
 #![allow(unsafe_code)]
 
 use crate::sys::{nr, sys};
@@ -15,7 +17,8 @@ static OTHERS: AtomicUsize = AtomicUsize::new(0);
 
 /// Number of restart_syscall(2).
 const RESTART: usize = 219;
-/// In the kernel's frame, which begins with a return address: rax, rip and the signal mask of `ucontext_t`.
+/// In the kernel's frame, which begins with a return address: rax, rip and the signal mask of
+/// `ucontext_t`.
 const RAX: usize = 152;
 const RIP: usize = 176;
 const MASK: usize = 304;
@@ -33,10 +36,11 @@ unsafe extern "C" {
     fn understudy_stop_end();
 }
 
-// The kernel's frame, at rsp, is what the thread is to go on from. The stack that it lies on is left at once, for one in the
-// zone whose address the signal brings: memory may be loaded meanwhile. The runtime's function returns the frame to go on from, and
-// whether the system call is to be continued that the signal has interrupted: with the time that is left, which the
-// kernel knows until the frame is returned to.
+// The kernel's frame, at rsp, is what the thread is to go on from. The stack that it lies on is
+// left at once, for one in the zone whose address the signal brings: memory may be loaded
+// meanwhile. The runtime's function returns the frame to go on from, and whether the system call is
+// to be continued that the signal has interrupted: with the time that is left, which the kernel
+// knows until the frame is returned to.
 core::arch::global_asm!(
     ".hidden understudy_stop_handler",
     ".globl understudy_stop_handler",

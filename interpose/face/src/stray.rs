@@ -13,8 +13,9 @@ use crate::processes::is_launched;
 use crate::sys::{self, nr, sys};
 use core::ffi::{CStr, c_char};
 use core::fmt::Write;
+use understudy_catalogue::message;
 
-/// Variables of launchers in the first process of a node ([`crate::launchers`]).
+/// Variables of launchers in the first process of a node ([`crate::launched`]).
 const FIRST_OF_NODE: [&[u8]; 3] = [
     b"OMPI_COMM_WORLD_LOCAL_RANK=0",
     b"MPI_LOCALRANKID=0",
@@ -43,12 +44,7 @@ pub unsafe fn refuse(list: *const *const c_char) {
         }
         aside::end_refused(
             FIRST_OF_NODE.iter().any(|first| is_launched(parent, first)),
-            format_args!(
-                "the program has lost the environment of its rank: it has executed itself by a \
-                 system call of its own, or a static wrapper has cleared the environment; each \
-                 process would be a job of one rank; execute it by libc (execve), or start it \
-                 without the wrapper; the job stops"
-            ),
+            &message::RANK_ENVIRONMENT_LOST,
         )
     }
 }

@@ -95,7 +95,8 @@ const MAP_PRIVATE_ANONYMOUS: usize = 0x22;
 pub const MAP_NORESERVE: usize = 0x4000;
 pub const MAP_FIXED_NOREPLACE: usize = 0x10_0000;
 
-/// Maps `length` bytes of zeroed private memory, at `address` exactly if it is not 0 (fails if that place is taken).
+/// Maps `length` bytes of zeroed private memory, at `address` exactly if it is not 0 (fails if that
+/// place is taken).
 pub fn map_anonymous(address: usize, length: usize, flags: usize) -> Result<usize, c_int> {
     let fixed = if address == 0 { 0 } else { MAP_FIXED_NOREPLACE };
     // SAFETY: a new mapping that replaces none.

@@ -1,7 +1,7 @@
 //! Files and directories under names that libc makes up: mkstemp(3) and its like.
 //!
-//! libc makes them without calling its own entry points, so that the runtime would not learn of them, and a rollback not remove
-//! them. They are made here, by way of those that tell it.
+//! libc makes them without calling its own entry points, so that the runtime would not learn of
+//! them, and a rollback not remove them. They are made here, by way of those that tell it.
 #![allow(unsafe_code)]
 
 use crate::files::{mkdir, open};
@@ -26,8 +26,8 @@ unsafe extern "C" {
     fn strlen(text: *const c_char) -> usize;
 }
 
-/// Fills the places in front of so many letters at the end, until `make` succeeds or fails for another reason than that there is
-/// such a name.
+/// Fills the places in front of so many letters at the end, until `make` succeeds or fails for
+/// another reason than that there is such a name.
 ///
 /// # Safety
 /// The template must be a writable string.

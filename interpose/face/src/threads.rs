@@ -1,5 +1,5 @@
-//! Threads of the user side: counted, and begun so that they can be stopped at once ([`crate::stop`]); and one at the start,
-//! see below.
+//! Threads of the user side: counted, and begun so that they can be stopped at once
+//! ([`crate::stop`]); and one at the start, see below.
 #![allow(unsafe_code)]
 
 use crate::libc::next;
@@ -90,7 +90,8 @@ fn real_create() -> Create {
     unsafe { core::mem::transmute(next(&REAL, c"pthread_create")) }
 }
 
-/// libc's, past a library in front of this one that cannot pass it on yet: its constructor runs later.
+/// libc's, past a library in front of this one that cannot pass it on yet: its constructor runs
+/// later.
 fn real_join() -> unsafe extern "C" fn(usize, *mut *mut c_void) -> c_int {
     static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
     // SAFETY: libc's pthread_join has this type.
@@ -143,7 +144,8 @@ extern "C" fn take_task(place: &Beginning) -> Task {
     task
 }
 
-/// What a new thread does first. Nothing of it stays on the stack: pthread_exit(3) and cancellation walk that.
+/// What a new thread does first. Nothing of it stays on the stack: pthread_exit(3) and cancellation
+/// walk that.
 #[unsafe(naked)]
 unsafe extern "C" fn begin() {
     core::arch::naked_asm!(
@@ -156,8 +158,8 @@ unsafe extern "C" fn begin() {
     )
 }
 
-/// Creates a thread of the user side, which is counted. A new thread may wait for its creator with all signals blocked, so the
-/// creator cannot be stopped meanwhile either.
+/// Creates a thread of the user side, which is counted. A new thread may wait for its creator with
+/// all signals blocked, so the creator cannot be stopped meanwhile either.
 fn creating(create: impl FnOnce() -> c_int) -> c_int {
     CREATED.fetch_add(1, Ordering::Relaxed);
     tell_of_several();
@@ -249,7 +251,8 @@ pub struct Event {
     notice: c_int,
 }
 
-/// timer_create(2) of the user side: for a timer that starts threads libc creates one itself, past [`pthread_create`].
+/// timer_create(2) of the user side: for a timer that starts threads libc creates one itself, past
+/// [`pthread_create`].
 ///
 /// # Safety
 /// As timer_create(2).
@@ -279,10 +282,12 @@ extern "C" fn nothing(_: *mut c_void) -> *mut c_void {
     core::ptr::null_mut()
 }
 
-/// Creates and joins one thread, on a stack of ours, which ld.so's shared cache of stacks will not keep.
+/// Creates and joins one thread, on a stack of ours, which ld.so's shared cache of stacks will not
+/// keep.
 ///
-/// A libc that has never had a second thread skips atomics and wake-ups. ld.so's lock is shared by both libcs, so each
-/// of them must know that there are threads; otherwise the other one's waiters are not woken.
+/// A libc that has never had a second thread skips atomics and wake-ups. ld.so's lock is shared by
+/// both libcs, so each of them must know that there are threads; otherwise the other one's waiters
+/// are not woken.
 pub fn make_libc_multithreaded() -> Result<(), c_int> {
     const STACK_SIZE: usize = 256 << 10;
     let stack = crate::sys::map_anonymous(understudy_abi::ZONE_START + (512 << 20), STACK_SIZE, 0)?;
@@ -308,8 +313,9 @@ pub fn make_libc_multithreaded() -> Result<(), c_int> {
     }
 }
 
-/// The calling thread is about to change files: that is to be on the same side of a cut as what the runtime notes of it. (The
-/// main thread makes cuts itself.) Whether it must be [`stop::unblock`]ed afterwards.
+/// The calling thread is about to change files: that is to be on the same side of a cut as what the
+/// runtime notes of it. (The main thread makes cuts itself.) Whether it must be [`stop::unblock`]ed
+/// afterwards.
 pub fn hold() -> bool {
     let holds = !is_main();
     if holds {

@@ -17,7 +17,8 @@ pub fn tell_runtime(hook: *const c_void) {
     HOOK.store(hook.cast_mut(), Ordering::Release);
 }
 
-/// An effect on two names. Whether the calling thread is held until it has happened ([`threads::hold`]).
+/// An effect on two names. Whether the calling thread is held until it has happened
+/// ([`threads::hold`]).
 ///
 /// # Safety
 /// The strings must be valid or null.
@@ -58,8 +59,9 @@ pub unsafe fn tell(kind: u32, directory: c_int, path: *const c_char, value: i64)
     unsafe { tell_two(kind, directory, path, AT_FDCWD, core::ptr::null(), value) }
 }
 
-/// A function of libc's name that tells the runtime and calls the next definition, the result of which something may be done with. A
-/// variadic `mode` is passed in a register, whether it was given or not, so it may be handed on unseen.
+/// A function of libc's name that tells the runtime and calls the next definition, the result of
+/// which something may be done with. A variadic `mode` is passed in a register, whether it was
+/// given or not, so it may be handed on unseen.
 macro_rules! told {
     ($(fn $name:ident($($argument:ident: $kind:ty),*) -> $result:ty { $tell:expr } $(=> $after:expr;)?)*) => {$(
         /// libc's function of this name.

@@ -15,6 +15,7 @@ use core::sync::atomic::{AtomicIsize, AtomicPtr, AtomicU32, Ordering};
 use understudy_abi::effect::Hook;
 use understudy_abi::turn::{LET_THROUGH, Lent, Turn, TurnCode, UNCHANGED};
 use understudy_abi::{ENTRIES, control_block};
+use understudy_catalogue::message;
 
 static TURN: Turn = Turn::new();
 /// The process in which turns are taken: the program's children inherit all this.
@@ -350,9 +351,7 @@ fn take_late(kept: &mut Kept, own: usize) -> u32 {
     if slot != TURN.abort.load(Ordering::Relaxed) {
         acquire_when(|| may_begin(kept, own));
     } else if !acquire(&TURN, ABORT_ROUNDS) {
-        say(format_args!(
-            "MPI_Abort was called while another thread was in MPI for a second; this process ends"
-        ));
+        say(&message::ABORT_DURING_CALL);
         const CODE: usize = 4;
         leave::_exit(kept.arguments[CODE] as c_int);
     }

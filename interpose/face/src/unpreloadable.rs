@@ -6,8 +6,11 @@
 
 use crate::environ;
 use crate::link::Path;
+use crate::msg::Text;
 use crate::sys::{self, nr, sys};
 use core::ffi::{CStr, c_char, c_int};
+use core::fmt::{Display, from_fn};
+use understudy_catalogue::message;
 
 /// The file argument of a function that executes a program.
 #[derive(Clone, Copy)]
@@ -30,25 +33,14 @@ pub enum Obstacle {
 }
 
 impl Obstacle {
-    /// Returns cause and remedy, for a message that begins with the file's name.
-    pub fn explanation(self) -> &'static str {
-        match self {
-            Obstacle::OtherUser => {
-                "runs as another user or group (set-user-id, set-group-id), so the loader preloads \
-                 nothing into it; start a copy without these rights (cp makes one)"
-            }
-            Obstacle::Capabilities => {
-                "has file capabilities, so the loader preloads nothing into it; start a copy \
-                 without them (cp makes one)"
-            }
-            Obstacle::Musl => {
-                "is built for musl, whose loader cannot preload understudy; build it with glibc"
-            }
-            Obstacle::Static => {
-                "is linked statically with its MPI library, so nothing can be preloaded into it; \
-                 link it with the shared MPI library"
-            }
-        }
+    /// Returns the message that refuses `program`.
+    pub fn message(self, program: Text<'_>) -> impl Display {
+        from_fn(move |out| match self {
+            Obstacle::OtherUser => message::set_user_id(program).fmt(out),
+            Obstacle::Capabilities => message::file_capabilities(program).fmt(out),
+            Obstacle::Musl => message::musl(program).fmt(out),
+            Obstacle::Static => message::static_program(program).fmt(out),
+        })
     }
 }
 

@@ -4,6 +4,7 @@
 use crate::launched::{self, Protection};
 use crate::{aside, pid_namespace, stray};
 use core::ffi::c_char;
+use understudy_catalogue::message;
 
 /// Reports that a program uses MPI unprepared, and ends it if it must be protected.
 ///
@@ -19,15 +20,9 @@ pub unsafe fn report(list: *const *const c_char) {
         pid_namespace::stop_if_unusable(list);
         aside::note_aside(list);
         if launched::protection(list) != Protection::None {
-            aside::say_unprotected(
-                list,
-                format_args!(
-                    "the program loads the MPI library late and was not prepared for it (started by a \
-                     script, or not possible here); UNDERSTUDY_LATE=1 prepares it or says why not"
-                ),
-            );
+            aside::say_unprotected(list, &message::MPI_LOADED_LATE);
         } else {
-            aside::say_unprotected(list, format_args!("{}", launched::SEVERAL_NODES));
+            aside::say_unprotected(list, &message::SEVERAL_NODES_WITHOUT_LAUNCHER);
         }
     }
 }

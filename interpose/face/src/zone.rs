@@ -36,11 +36,12 @@ pub enum Half {
 const HALF_SHIFT: u32 = ZONE_SHIFT - 1;
 /// Where each half begins to give out addresses.
 const FIRST: [usize; 2] = [ZONE_START + (2 << 30), MPI_ZONE_START];
-/// The next address that each half gives out. Nothing is reserved: MAP_FIXED_NOREPLACE finds places that are taken.
+/// The next address that each half gives out. Nothing is reserved: MAP_FIXED_NOREPLACE finds places
+/// that are taken.
 static NEXT: [AtomicUsize; 2] = [AtomicUsize::new(FIRST[0]), AtomicUsize::new(FIRST[1])];
 
-/// Addresses for the next libraries that ld.so maps for the user side; 0 ends the list. An understudy opens the
-/// libraries that the dead rank had opened, at the same addresses.
+/// Addresses for the next libraries that ld.so maps for the user side; 0 ends the list. An
+/// understudy opens the libraries that the dead rank had opened, at the same addresses.
 pub static mut LIBRARY_PLACES: [usize; understudy_abi::LIBRARY_PLACES] =
     [0; understudy_abi::LIBRARY_PLACES];
 
@@ -52,7 +53,8 @@ const _: () = assert!(
     ZONE_TAG == 4 && LARGE == 2 * HUGE_PAGE && MPI_ZONE_START == (2 * ZONE_TAG + 1) << HALF_SHIFT
 );
 
-/// Replaces `mov $9,%eax; syscall` (mmap): arguments in rdi, rsi, rdx, r10, r8, r9 as of the system call.
+/// Replaces `mov $9,%eax; syscall` (mmap): arguments in rdi, rsi, rdx, r10, r8, r9 as of the system
+/// call.
 #[unsafe(naked)]
 unsafe extern "C" fn zone_mmap<const HALF: usize>() {
     naked_asm!(
@@ -92,15 +94,16 @@ unsafe extern "C" fn zone_mmap<const HALF: usize>() {
         "6: pop r10",
         "pop rdi",
         "ret",
-        // The user side: ld.so's cache, a private mapping for reading, is in nobody's way in the zone.
+        // The user side: ld.so's cache, a private mapping for reading, is in nobody's way in the
+        // zone.
         "9: cmp r10d, {private}",
         "jne 29f",
         "cmp edx, {read}",
         "jne 29f",
         "test rdi, rdi",
         "jz 20b",
-        // ld.so's first map of a library goes where the list says. MAP_DENYWRITE marks it, or no access rights: if the library
-        // is to be aligned, room for that is reserved first.
+        // ld.so's first map of a library goes where the list says. MAP_DENYWRITE marks it, or no
+        // access rights: if the library is to be aligned, room for that is reserved first.
         "29: cmp qword ptr [rip + {places}], 0",
         "je 8f",
         "test r10d, {fixed}",
@@ -149,7 +152,8 @@ unsafe extern "C" fn zone_mmap<const HALF: usize>() {
     )
 }
 
-/// Replaces `mov $25,%eax; syscall` (mremap): a mapping of the runtime that may move is moved within the zone.
+/// Replaces `mov $25,%eax; syscall` (mremap): a mapping of the runtime that may move is moved
+/// within the zone.
 #[unsafe(naked)]
 unsafe extern "C" fn zone_mremap<const HALF: usize>() {
     naked_asm!(
@@ -188,7 +192,8 @@ unsafe extern "C" fn zone_mremap<const HALF: usize>() {
     )
 }
 
-/// Replaces `mov $30,%eax; syscall` (shmat): a segment gets an address of its own, with room for its size (shmctl(2), IPC_STAT).
+/// Replaces `mov $30,%eax; syscall` (shmat): a segment gets an address of its own, with room for
+/// its size (shmctl(2), IPC_STAT).
 #[unsafe(naked)]
 unsafe extern "C" fn zone_shmat<const HALF: usize>() {
     naked_asm!(

@@ -58,7 +58,8 @@ unsafe extern "C" {
     fn PMPI_Win_set_attr(win: Handle, keyval: c_int, value: *mut c_void) -> c_int;
 }
 
-/// An integer of a callback or of an attribute: of the size of an address, or as MPI-1 has it (16.1).
+/// An integer of a callback or of an attribute: of the size of an address, or as MPI-1 has it
+/// (16.1).
 trait Integer: Sized {
     fn of(value: isize) -> Self;
     fn value(self) -> isize;
@@ -181,7 +182,8 @@ unsafe extern "C" fn delete<T: Integer, O: Object>(
     }
 }
 
-/// Makes a key. Its block stays as long as the program runs: attributes may outlive their key (7.7.2).
+/// Makes a key. Its block stays as long as the program runs: attributes may outlive their key
+/// (7.7.2).
 ///
 /// # Safety
 /// Arguments of the program, as the standard says.
@@ -237,10 +239,12 @@ pub unsafe extern "C" fn type_create_keyval(
     unsafe { create_key::<isize, Datatype>((copies, deletes), extra_state, [keyval, ierr]) }
 }
 
-/// The predefined attributes of communicators, whose values have addresses in C: keys below this one in Open MPI.
+/// The predefined attributes of communicators, whose values have addresses in C: keys below this
+/// one in Open MPI.
 const FIRST_OF_WINDOWS: c_int = 7;
 
-/// The key for C procedures of an attribute that is an integer here; what is predefined is an address there.
+/// The key for C procedures of an attribute that is an integer here; what is predefined is an
+/// address there.
 fn of_integer(key: c_int) -> c_int {
     if key > WIN_MODEL {
         key + fortran::KEY
@@ -397,8 +401,9 @@ pub unsafe extern "C" fn win_create_keyval(
     unsafe { create_key::<isize, Win>((copies, deletes), extra_state, [keyval, ierr]) }
 }
 
-/// The predefined attributes of windows in Open MPI: MPI_WIN_BASE, an address in Fortran, too; MPI_WIN_SIZE, of the size of an
-/// address; MPI_WIN_DISP_UNIT, MPI_WIN_CREATE_FLAVOR and MPI_WIN_MODEL.
+/// The predefined attributes of windows in Open MPI: MPI_WIN_BASE, an address in Fortran, too;
+/// MPI_WIN_SIZE, of the size of an address; MPI_WIN_DISP_UNIT, MPI_WIN_CREATE_FLAVOR and
+/// MPI_WIN_MODEL.
 const WIN_SIZE: c_int = 8;
 const WIN_DISP_UNIT: c_int = 9;
 const WIN_MODEL: c_int = 11;
@@ -410,7 +415,8 @@ pub unsafe extern "C" fn win_get_attr(
     flag: *mut c_int,
     ierr: *mut c_int,
 ) {
-    // SAFETY: arguments of the program, as the standard says; what is found of a predefined attribute is an address.
+    // SAFETY: arguments of the program, as the standard says; what is found of a predefined
+    // attribute is an address.
     unsafe {
         let (win, keyval) = (PMPI_Win_f2c(*win), *keyval);
         let ask = |found: *mut *mut c_void, is_set: *mut c_int| {

@@ -1,4 +1,5 @@
-//! Operators, error handlers and generalized requests (MPI 4.1, 6.9.5, 9.3 and 13.2): subroutines of the program that get numbers.
+//! Operators, error handlers and generalized requests (MPI 4.1, 6.9.5, 9.3 and 13.2): subroutines
+//! of the program that get numbers.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use crate::mpi::*;
@@ -31,7 +32,8 @@ struct Closure<F> {
     function: F,
 }
 
-/// The address of a closure, as the layer takes it for that of a function. It stays as long as the program runs.
+/// The address of a closure, as the layer takes it for that of a function. It stays as long as the
+/// program runs.
 fn closure<F>(code: *const c_void, function: F) -> *const c_void {
     let block = Box::into_raw(Box::new(Closure { code, function }));
     block.cast::<c_void>().map_addr(|address| address | CLOSURE)
@@ -209,7 +211,8 @@ pub unsafe extern "C" fn win_create_errhandler(
     }
 }
 
-/// Subroutines of a generalized request with their context: the program's variable, not what is in it (as in Open MPI and MPICH).
+/// Subroutines of a generalized request with their context: the program's variable, not what is in
+/// it (as in Open MPI and MPICH).
 struct General {
     query: unsafe extern "C" fn(*mut isize, *mut Status, *mut c_int),
     free: unsafe extern "C" fn(*mut isize, *mut c_int),

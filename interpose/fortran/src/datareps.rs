@@ -1,4 +1,5 @@
-//! Data representations of the program (MPI 4.1, 14.5.3): registered in C, since Open MPI's bindings use a list of the library.
+//! Data representations of the program (MPI 4.1, 14.5.3): registered in C, since Open MPI's
+//! bindings use a list of the library.
 //!
 //! No library calls the subroutines, so they are handed on as they are.
 #![allow(

@@ -11,7 +11,8 @@ unsafe extern "C" {
 
 const WORLD: c_int = 0;
 
-/// Classes of Open MPI: `MPI_TYPECLASS_INTEGER`, `_REAL` and `_COMPLEX`; size in bytes; the datatype in Fortran, of several the first.
+/// Classes of Open MPI: `MPI_TYPECLASS_INTEGER`, `_REAL` and `_COMPLEX`; size in bytes; the
+/// datatype in Fortran, of several the first.
 const TYPES: [(c_int, c_int, c_int); 12] = [
     (1, 1, 8),
     (1, 2, 9),

@@ -1,9 +1,11 @@
 //! Fortran procedures of MPI that Open MPI's own bindings cannot do in a protected job.
 //!
-//! Those bindings (`libmpi_mpifh`, and above it those of the modules `mpi` and `mpi_f08`) are wrappers of C procedures, which the layer stands
-//! in for; but some look into the library's objects behind a handle. This library is preloaded in front of them, in the second execution of a
-//! program that needs them, and has those procedures under all their names. They call the C procedures and nothing else, so the runtime
-//! needs to know nothing of Fortran. What they keep (a callback with its context) is in the program's heap, and goes back with it.
+//! Those bindings (`libmpi_mpifh`, and above it those of the modules `mpi` and `mpi_f08`) are
+//! wrappers of C procedures, which the layer stands in for; but some look into the library's
+//! objects behind a handle. This library is preloaded in front of them, in the second execution of
+//! a program that needs them, and has those procedures under all their names. They call the C
+//! procedures and nothing else, so the runtime needs to know nothing of Fortran. What they keep (a
+//! callback with its context) is in the program's heap, and goes back with it.
 #![no_std]
 
 extern crate alloc;

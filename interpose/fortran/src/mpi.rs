@@ -154,7 +154,8 @@ pub fn logical(value: bool) -> c_int {
 
 /// What the bindings say to MPI_INITIALIZED.
 fn ask_for_true() -> c_int {
-    // SAFETY: dlsym(3) in the default scope; the procedure takes the addresses of a truth value and an error code.
+    // SAFETY: dlsym(3) in the default scope; the procedure takes the addresses of a truth value and
+    // an error code.
     unsafe {
         let found = dlsym(core::ptr::null_mut(), c"mpi_initialized_".as_ptr());
         if found.is_null() {
@@ -194,7 +195,8 @@ fn answer(ask: impl FnOnce(*mut c_int) -> c_int) -> c_int {
     }
 }
 
-/// How many processes a collective exchanges data with: those of the remote group of an intercommunicator.
+/// How many processes a collective exchanges data with: those of the remote group of an
+/// intercommunicator.
 pub fn others(comm: Handle) -> usize {
     // SAFETY: questions about a handle of the program.
     let size = unsafe {

@@ -1,5 +1,5 @@
-//! Pages that belong to an epoch but that no slot holds: only their checksums are known, and how they can be had is
-//! somebody else's business.
+//! Pages that belong to an epoch but that no slot holds: only their checksums are known, and how
+//! they can be had is somebody else's business.
 
 use super::runs::{self, PageIndex, PageRun};
 

@@ -1,7 +1,9 @@
-//! Pages that two workers have alike: programs hold tables that all have read, vectors that all have gathered.
+//! Pages that two workers have alike: programs hold tables that all have read, vectors that all
+//! have gathered.
 //!
-//! A page is taken for that of another worker if it has the same number, the same checksum, and the same [`identity`]: the
-//! holder of a copy looks for that in its own image of the same epoch, and its copy refers to the slot that it finds.
+//! A page is taken for that of another worker if it has the same number, the same checksum, and the
+//! same [`identity`]: the holder of a copy looks for that in its own image of the same epoch, and
+//! its copy refers to the slot that it finds.
 
 #![allow(unsafe_code)]
 
@@ -141,7 +143,8 @@ pub fn sample(runs: &[SlotRun], most: u64) -> Vec<SlotRun> {
 }
 
 impl Image {
-    /// Refers to the slots of another image for pages that are the same there, byte by byte, and gives its own back. How many there are.
+    /// Refers to the slots of another image for pages that are the same there, byte by byte, and
+    /// gives its own back. How many there are.
     pub fn refer_to(&mut self, other: &Image, store: &mut PageStore) -> u64 {
         let (mut own, mut others) = (Vec::new(), Vec::new());
         for held in other.slots_of(&pages_of(self.runs())) {
@@ -179,6 +182,7 @@ fn push(list: &mut Vec<SlotRun>, run: SlotRun) {
 }
 
 fn page(slot: Slot, store: &PageStore) -> &[u8] {
-    // SAFETY: an allocated slot, which nobody writes from when it is filled until it is freed; the store is borrowed meanwhile.
+    // SAFETY: an allocated slot, which nobody writes from when it is filled until it is freed; the
+    // store is borrowed meanwhile.
     unsafe { std::slice::from_raw_parts(store.ptr(slot), PAGE_SIZE) }
 }

@@ -39,7 +39,8 @@ pub enum CaptureError {
 pub struct LeftOut {
     /// Pages with content.
     pub content: Vec<PageRun>,
-    /// Those of them written since the last capture. Where changes are found by comparison with a copy, which these have not: all.
+    /// Those of them written since the last capture. Where changes are found by comparison with a
+    /// copy, which these have not: all.
     pub written: Vec<PageRun>,
 }
 
@@ -52,10 +53,10 @@ pub struct Captured {
 
 /// Captures what changed since `image`, as the delta that leads to `epoch`.
 ///
-/// `extra` are ranges outside of the tracked areas that are copied always, such as the live part
-/// of the stack, `left_out` (sorted) are pages whose content nobody needs, and the copies of pages `apart` (sorted) lie apart from the
-/// others, as they do not stay as long. The delta is to be committed with [`Image::apply`] or given up with
-/// [`Tracker::abandon`] before the next capture.
+/// `extra` are ranges outside of the tracked areas that are copied always, such as the live part of
+/// the stack, `left_out` (sorted) are pages whose content nobody needs, and the copies of pages
+/// `apart` (sorted) lie apart from the others, as they do not stay as long. The delta is to be
+/// committed with [`Image::apply`] or given up with [`Tracker::abandon`] before the next capture.
 ///
 /// # Errors
 /// See [`CaptureError`]; nothing is lost then.
@@ -108,7 +109,8 @@ pub fn capture(
     }
 }
 
-/// Slots for pages: if all were in one extent, it would have a hole as soon as those that lie apart are given up.
+/// Slots for pages: if all were in one extent, it would have a hole as soon as those that lie apart
+/// are given up.
 fn room(
     pages: &[PageRun],
     apart: &[PageRun],

@@ -159,8 +159,8 @@ impl Image {
         }
     }
 
-    /// Keeps pages no longer that can be had from elsewhere with these checksums, where the checksum is that of the
-    /// copy: their slots go back to the store.
+    /// Keeps pages no longer that can be had from elsewhere with these checksums, where the
+    /// checksum is that of the copy: their slots go back to the store.
     pub fn leave_out(&mut self, known: &[Sums], store: &mut PageStore) {
         let candidates: Vec<PageRun> = known.iter().map(Sums::pages).collect();
         let mut known = known.iter().peekable();
@@ -217,7 +217,8 @@ impl Image {
             .for_each(|run| absent::push(&mut self.absent, run.first, &run.sums));
     }
 
-    /// Keeps pages (sorted) that it did not keep, one after the other in `content`, with their checksums.
+    /// Keeps pages (sorted) that it did not keep, one after the other in `content`, with their
+    /// checksums.
     ///
     /// # Errors
     /// When there is no room; nothing is added then.

@@ -1,12 +1,14 @@
 //! Loading many pages: compared with their checksums and copied, by two threads.
 //!
-//! First touch of fresh memory costs more than the copy into it, and both more than the comparison. Each thread takes a piece at a
-//! time, makes its memory present and fills it while it is in the processor's cache. What somebody looks for in the pages ([`Seek`]) is
-//! looked for then, too: to read all memory once more takes about as long as to copy it.
+//! First touch of fresh memory costs more than the copy into it, and both more than the comparison.
+//! Each thread takes a piece at a time, makes its memory present and fills it while it is in the
+//! processor's cache. What somebody looks for in the pages ([`Seek`]) is looked for then, too: to
+//! read all memory once more takes about as long as to copy it.
 //!
-//! The kernel keeps free pages by processor: those that the dead process has left are at hand where it ended, while another processor
-//! may get pages that a virtual machine must first ask its host for, which takes thirty times as long. So what first touch costs each
-//! thread is measured, and one that pays much more than the other fills what that one has made present.
+//! The kernel keeps free pages by processor: those that the dead process has left are at hand where
+//! it ended, while another processor may get pages that a virtual machine must first ask its host
+//! for, which takes thirty times as long. So what first touch costs each thread is measured, and
+//! one that pays much more than the other fills what that one has made present.
 
 #![allow(unsafe_code)]
 
@@ -18,13 +20,15 @@ use super::threads::{processor_time, without_signals};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Pages of a piece, which one thread makes present. Pieces end at multiples of this, so that threads share no page table.
+/// Pages of a piece, which one thread makes present. Pieces end at multiples of this, so that
+/// threads share no page table.
 const PIECE: u64 = 512;
 /// Pages that are made present, compared and copied at once, while they are in the cache.
 const BATCH: u64 = 64;
 /// Fewer pages than this are made present by the copy itself.
 const FEW: u64 = 8;
-/// A page whose first touch takes so long is not at hand: it takes 0.4 us, and 9 where a host has to provide it.
+/// A page whose first touch takes so long is not at hand: it takes 0.4 us, and 9 where a host has
+/// to provide it.
 const SLOW_NS: u64 = 2000;
 /// Pieces that are made present ahead of the thread that fills them.
 const AHEAD: usize = 4;
@@ -34,8 +38,8 @@ const MANY: u64 = 1 << 10;
 /// Whether what is looked for may be in a page's content. Asked by two threads.
 pub type Seek<'a> = &'a (dyn Fn(&[u8]) -> bool + Sync);
 
-/// Copies pages to where they belong. The pages (sorted) in which `seek` has found something; or one that is damaged, and nothing that
-/// was to be filled is of use then.
+/// Copies pages to where they belong. The pages (sorted) in which `seek` has found something; or
+/// one that is damaged, and nothing that was to be filled is of use then.
 pub fn fill(
     list: &[SlotRun],
     store: &PageStore,
@@ -92,12 +96,14 @@ struct Work<'a> {
     store: &'a PageStore,
     seek: Seek<'a>,
     queue: Mutex<Queue>,
-    /// What first touch of a page costs each thread, in nanoseconds of processor time; 0: not known.
+    /// What first touch of a page costs each thread, in nanoseconds of processor time; 0: not
+    /// known.
     touch_ns: [AtomicU64; 2],
     stop: AtomicBool,
 }
 
-// SAFETY: the store is only read, by threads that have ended when `fill` returns, and each piece is taken by one of them.
+// SAFETY: the store is only read, by threads that have ended when `fill` returns, and each piece is
+// taken by one of them.
 unsafe impl Sync for Work<'_> {}
 
 #[derive(Default)]

@@ -44,7 +44,8 @@ impl Helper {
         Ok(Self { jobs, done })
     }
 
-    /// Starts work. What it uses must stay as it is until [`Helper::end`]; nothing else may be started until then.
+    /// Starts work. What it uses must stay as it is until [`Helper::end`]; nothing else may be
+    /// started until then.
     pub fn start(&self, work: Work) -> Task {
         // A thread that has ended leaves the work to this one.
         let result = self.jobs.send(work).err().map(|unsent| (unsent.0)());

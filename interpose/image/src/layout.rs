@@ -9,7 +9,8 @@ use bincode::{Decode, Encode};
 use std::sync::OnceLock;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Longer mappings of removed files for reading, and private ones, are not brought into copies: all of their pages would be.
+/// Longer mappings of removed files for reading, and private ones, are not brought into copies: all
+/// of their pages would be.
 const MOST: u64 = 1 << 30;
 
 /// A file as the list of mappings tells it: its name may be another file's by and by.
@@ -72,7 +73,8 @@ pub enum Backing {
         /// Offset of the mapping's first byte.
         offset: u64,
     },
-    /// The same of a file that has lost its name. All of its pages are content, and elsewhere it is anonymous memory.
+    /// The same of a file that has lost its name. All of its pages are content, and elsewhere it is
+    /// anonymous memory.
     RemovedFile {
         file: Mapped,
         /// Offset of the mapping's first byte.
@@ -154,7 +156,8 @@ impl Backing {
         }
     }
 
-    /// What tells whether two mappings hold the same pages of one file: device and inode, if the mapping is shared, and the offset.
+    /// What tells whether two mappings hold the same pages of one file: device and inode, if the
+    /// mapping is shared, and the offset.
     fn pages_of_file(&self) -> Option<((u32, u32), u64, bool, u64)> {
         Some(match self {
             Self::SharedMemory {
@@ -254,7 +257,8 @@ impl Area {
     /// Whether the area's pages are captured.
     ///
     /// Not the stack (its live part is copied always), nor shared mappings of files that cannot be
-    /// written: their content belongs to somebody else. Without a name nobody else has it for another process.
+    /// written: their content belongs to somebody else. Without a name nobody else has it for
+    /// another process.
     pub fn is_tracked(&self) -> bool {
         let is_kept = || self.hidden().is_some() && self.range.len() <= MOST;
         (self.may_write || is_kept()) && self.backing != Backing::Stack
@@ -359,7 +363,8 @@ impl Layout {
         }
     }
 
-    /// By what the file of an area is known in a process that was not the saved one. Only libraries are compared at the start.
+    /// By what the file of an area is known in a process that was not the saved one. Only libraries
+    /// are compared at the start.
     pub(super) fn known(&self, area: &Area) -> Known {
         let name = area.name();
         let is_library = |other: &Area| other.prot.exec && other.name() == name;
@@ -375,7 +380,8 @@ impl Layout {
         self.host != UNKNOWN && self.host == this_host()
     }
 
-    /// Whether the area that `part` is of is not in the image, and has no file that could be opened.
+    /// Whether the area that `part` is of is not in the image, and has no file that could be
+    /// opened.
     pub(super) fn has_lost(&self, part: &Area) -> bool {
         let of = |area: &&Area| area.range.contains(part.range.start);
         part.hidden().is_some() && !self.areas.iter().find(of).is_some_and(Area::is_tracked)

@@ -3,12 +3,14 @@
 //! The pieces, from the kernel upwards:
 //!
 //! * [`vmas`] reads `/proc/self/maps` and decides who owns each mapping;
-//! * [`layout`] is the user side's mappings as a value that can be sent to another process, [`shared`] what of that workers share as a window;
+//! * [`layout`] is the user side's mappings as a value that can be sent to another process,
+//!   [`shared`] what of that workers share as a window;
 //! * [`kernel`] wraps the `PAGEMAP_SCAN` and `userfaultfd` ioctls;
 //! * [`track`] finds which pages hold content and which were written since the last capture;
 //! * [`store`] is the arena the page copies live in;
 //! * [`epoch`] maps pages to copies, and [`wire`] cuts those copies into messages;
-//! * [`sums`] are the checksums that every copy of a page carries, [`absent`] those of pages without a copy;
+//! * [`sums`] are the checksums that every copy of a page carries, [`absent`] those of pages
+//!   without a copy;
 //! * [`alike`] finds pages that another worker has, too;
 //! * [`parity`] is what is kept in place of whole copies, [`helper`] the thread that makes it;
 //! * [`prefault`] makes memory present ahead of a copy into it;

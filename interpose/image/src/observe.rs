@@ -54,7 +54,8 @@ pub(super) struct Observation {
     pub(super) uncertain: Vec<PageRun>,
     /// Guard pages.
     pub(super) guards: Vec<PageRun>,
-    /// Areas that need no arming, in order: their pages were write-protected in the same walk, or none is unprotected.
+    /// Areas that need no arming, in order: their pages were write-protected in the same walk, or
+    /// none is unprotected.
     pub(super) armed: Vec<AddrRange>,
 }
 
@@ -77,7 +78,8 @@ pub(super) struct Presence {
     /// `None`: no `PAGEMAP_SCAN`, the entries of the page map are read one by one.
     report: Option<u64>,
     regions: Vec<Region>,
-    /// Pages of private anonymous memory that had content, and were write-protected, when they were looked at last.
+    /// Pages of private anonymous memory that had content, and were write-protected, when they were
+    /// looked at last.
     settled: Vec<PageRun>,
     /// Whether the kernel tells what happened to them.
     has_settled: bool,
@@ -470,7 +472,8 @@ fn existing(area: &Area) -> Result<Vec<PageRun>, ObserveError> {
     }
 }
 
-/// The pages of an area that lie inside its file, which all count as the application's; all, if the file's name is another one's.
+/// The pages of an area that lie inside its file, which all count as the application's; all, if the
+/// file's name is another one's.
 pub(super) fn inside_file(area: &Area, file: &Mapped, offset: u64) -> Vec<PageRun> {
     let found = std::fs::metadata(OsStr::from_bytes(&file.path));
     let Some(found) = found.ok().filter(|found| found.ino() == file.inode) else {

@@ -4,7 +4,8 @@
 use std::fs::File;
 use std::io;
 
-/// A file that writes to addresses of this process, whatever may be done with its private pages (proc_pid_mem(5)).
+/// A file that writes to addresses of this process, whatever may be done with its private pages
+/// (proc_pid_mem(5)).
 pub fn writable() -> io::Result<File> {
     File::options().write(true).open("/proc/self/mem")
 }

@@ -1,8 +1,8 @@
 //! Parity: pages made of other pages by exclusive or, and which pages these are.
 //!
-//! A rank's pages are dealt out to *layers* in units. The parity page of a page is found from its number alone, which is why
-//! equal addresses in all ranks make for little parity. A page that an image does not have counts as zeros, and so does a
-//! parity page that is not kept.
+//! A rank's pages are dealt out to *layers* in units. The parity page of a page is found from its
+//! number alone, which is why equal addresses in all ranks make for little parity. A page that an
+//! image does not have counts as zeros, and so does a parity page that is not kept.
 
 #![allow(unsafe_code)]
 
@@ -12,10 +12,12 @@ use super::runs::{self, PageRun};
 use super::store::{PageStore, Slot, StoreError};
 use understudy_numbers::Epoch;
 
-/// Pages in a unit: what stays together is sent together; what is shorter makes parity that few pages share.
+/// Pages in a unit: what stays together is sent together; what is shorter makes parity that few
+/// pages share.
 const UNIT: u64 = 16;
 
-/// A stretch of pages inside of one unit: its layer, its first page, the parity page for that, and how many there are.
+/// A stretch of pages inside of one unit: its layer, its first page, the parity page for that, and
+/// how many there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stretch {
     layer: usize,
@@ -72,7 +74,8 @@ pub struct Combine {
     sources: Vec<*const u8>,
 }
 
-// SAFETY: the targets belong to this alone, and nobody writes to the sources, until it has been done.
+// SAFETY: the targets belong to this alone, and nobody writes to the sources, until it has been
+// done.
 unsafe impl Send for Combine {}
 
 /// Pages with the slots that go into them: sorted by page, one entry for each source.
@@ -126,7 +129,8 @@ impl Combine {
         let mut begin = 0;
         let mut outcome = Vec::with_capacity(self.targets.len());
         for (target, &end) in self.targets.iter().zip(&self.ends) {
-            // SAFETY: allocated slots, aligned to pages; the target is no source, and used by nobody else.
+            // SAFETY: allocated slots, aligned to pages; the target is no source, and used by
+            // nobody else.
             let target =
                 unsafe { std::slice::from_raw_parts_mut(target.cast::<u64>(), PAGE_SIZE / 8) };
             let source = |at: usize| {
@@ -206,9 +210,10 @@ fn spread(parity: &[SlotRun], layer: usize, layers: usize) -> Vec<SlotRun> {
     parity.iter().flat_map(of_run).collect()
 }
 
-/// What a rank gives for a lost one: its parity of the layer of the lost one's that it keeps, and its own pages that are in the
-/// same parities as pages of the lost one, all by the pages of the lost one. `layers` has, for each own layer, the lost
-/// one's whose parity is kept by the same rank.
+/// What a rank gives for a lost one: its parity of the layer of the lost one's that it keeps, and
+/// its own pages that are in the same parities as pages of the lost one, all by the pages of the
+/// lost one. `layers` has, for each own layer, the lost one's whose parity is kept by the same
+/// rank.
 pub fn piece(own: &Image, parity: &Image, layer: usize, layers: &[Option<usize>]) -> Vec<SlotRun> {
     let count = layers.len();
     let mut runs = spread(parity.runs(), layer, count);
@@ -220,8 +225,8 @@ pub fn piece(own: &Image, parity: &Image, layer: usize, layers: &[Option<usize>]
     runs
 }
 
-/// What a delta of `image` changes in the parity: for each layer, room for it, by parity page. What goes there is noted in
-/// `combine`.
+/// What a delta of `image` changes in the parity: for each layer, room for it, by parity page. What
+/// goes there is noted in `combine`.
 ///
 /// # Errors
 /// When there is no room.
@@ -254,7 +259,8 @@ pub fn changes(
     parts.into_iter().map(room).collect()
 }
 
-/// The parity after these changes, which leads to `epoch`: room for it. What goes there is noted in `combine`.
+/// The parity after these changes, which leads to `epoch`: room for it. What goes there is noted in
+/// `combine`.
 ///
 /// # Errors
 /// When there is no room.

@@ -1,6 +1,7 @@
 //! Memory is made present by a thread while its owner waits for what is to be put there.
 //!
-//! First touch of fresh memory costs more than the copy into it; on a machine with a free core it costs nothing here.
+//! First touch of fresh memory costs more than the copy into it; on a machine with a free core it
+//! costs nothing here.
 
 #![allow(unsafe_code)]
 
@@ -20,8 +21,8 @@ pub struct Prefault {
 }
 
 impl Prefault {
-    /// Begins with the first of `ranges`. What they hold does not change, and nothing is wrong if it cannot be done:
-    /// whoever writes there makes it present as well.
+    /// Begins with the first of `ranges`. What they hold does not change, and nothing is wrong if
+    /// it cannot be done: whoever writes there makes it present as well.
     pub fn start(ranges: Vec<AddrRange>) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&stop);

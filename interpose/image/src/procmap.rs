@@ -59,8 +59,8 @@ pub fn read_outside(zones: &Zones) -> Result<Vec<Vma>, MapsError> {
     }
 }
 
-/// Uses the list of this process. The file stands for the process that opened it, whose mappings it always shows as they
-/// are: it is opened once, and again in a forked child.
+/// Uses the list of this process. The file stands for the process that opened it, whose mappings it
+/// always shows as they are: it is opened once, and again in a forked child.
 pub(super) fn with_own_maps<T>(use_it: impl FnOnce(&File) -> T) -> io::Result<T> {
     static MAPS: Mutex<Option<(u32, File)>> = Mutex::new(None);
     let mut maps = MAPS.lock().unwrap_or_else(PoisonError::into_inner);

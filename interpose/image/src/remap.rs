@@ -13,6 +13,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use understudy_catalogue::message;
 
 /// The layout could not be restored; the user side must not run then.
 #[derive(Debug, thiserror::Error)]
@@ -38,14 +39,11 @@ pub enum LayoutError {
     OpenFile { path: String, source: io::Error },
     /// Its name leads to another file.
     #[error(
-        "{path:?} has been replaced while the job ran, so that a process that needs it again would map another file; leave files alone that \
-         running jobs use, or give new ones new names"
-    )]
+        "{}", message::mapped_file_replaced(.path))]
     Replaced { path: String },
     /// Nobody else has it.
     #[error(
-        "the pages at {range:x?} are those of a file that was removed, and are more than copies hold of one"
-    )]
+        "{}", message::removed_file_too_large(.range))]
     Removed { range: AddrRange },
     /// Memory of a window could not be had.
     #[error("cannot map the memory of a window again that workers share, on this node's /dev/shm")]
@@ -69,7 +67,8 @@ pub struct LayoutStats {
 /// Device and inode of a file without a name.
 type Hidden = ((u32, u32), u64);
 
-/// What mappings show that another process could not open: one new file in memory for each such file with more than one mapping.
+/// What mappings show that another process could not open: one new file in memory for each such
+/// file with more than one mapping.
 struct Objects<'a> {
     saved: &'a Layout,
     made: HashMap<Hidden, OwnedFd>,
@@ -193,8 +192,8 @@ pub fn restore_layout(
     Ok(stats)
 }
 
-/// Whether the files that have just been opened by name are those that were mapped. Another device does not tell: processes may be in
-/// containers of their own.
+/// Whether the files that have just been opened by name are those that were mapped. Another device
+/// does not tell: processes may be in containers of their own.
 fn check_files(opened: &[&Area], now: &Layout) -> Result<(), LayoutError> {
     for want in opened {
         let found = now
@@ -308,8 +307,9 @@ fn restore_break(now: &Layout, saved: &Layout) -> bool {
     unsafe { libc::syscall(libc::SYS_brk, target) as u64 == target }
 }
 
-/// Makes anonymous memory that is missing at the end of a mapping by making that longer. A new mapping beside one that has
-/// been moved before stays one of its own to the kernel, and mremap(2) would refuse to work on both.
+/// Makes anonymous memory that is missing at the end of a mapping by making that longer. A new
+/// mapping beside one that has been moved before stays one of its own to the kernel, and mremap(2)
+/// would refuse to work on both.
 fn grow(before: &Step, step: &Step) -> bool {
     let (Some(left), Some(kept), None, Some(want)) =
         (&before.now, &before.want, &step.now, &step.want)
@@ -323,7 +323,8 @@ fn grow(before: &Step, step: &Step) -> bool {
     }
     let page = PAGE_SIZE as u64;
     let (last, length) = (want.range.start - page, page + want.range.len());
-    // SAFETY: the last page of a mapping of the user side; without MREMAP_MAYMOVE nothing is moved or replaced.
+    // SAFETY: the last page of a mapping of the user side; without MREMAP_MAYMOVE nothing is moved
+    // or replaced.
     unsafe {
         libc::mremap(last as *mut libc::c_void, PAGE_SIZE, length as usize, 0) != libc::MAP_FAILED
     }

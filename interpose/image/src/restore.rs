@@ -118,8 +118,8 @@ pub fn restore_pages(
     put_back(tracker, layout, image, pages, fill)
 }
 
-/// Begins to make memory present for an image of these pages (sorted) that is still on its way, in a process that has
-/// nothing of it yet. `layout` is the saved one, which the process has already.
+/// Begins to make memory present for an image of these pages (sorted) that is still on its way, in
+/// a process that has nothing of it yet. `layout` is the saved one, which the process has already.
 ///
 /// # Errors
 /// See [`RestoreError`].
@@ -134,11 +134,12 @@ pub fn prepare(
     Ok(prefault(layout, &runs::subtract(pages, &seen.content)))
 }
 
-/// Loads a whole image into a process that has nothing of it yet, and looks for something in all of its pages. `ready` is what was
-/// [`prepare`]d, if anything.
+/// Loads a whole image into a process that has nothing of it yet, and looks for something in all of
+/// its pages. `ready` is what was [`prepare`]d, if anything.
 ///
 /// # Errors
-/// See [`RestoreError`]. If a page is damaged, others have been put back; a whole image may be loaded over them.
+/// See [`RestoreError`]. If a page is damaged, others have been put back; a whole image may be
+/// loaded over them.
 pub fn load_all(
     tracker: &mut Tracker,
     layout: &Layout,
@@ -254,9 +255,10 @@ const FEW: u64 = 1 << 10;
 
 /// Begins to make `absent` pages of plain memory present, ahead of the copy into them.
 ///
-/// One fault for each page costs three times as much as the copy. These are base pages, which another process has just left. Huge ones
-/// cost less if they are at hand, but to make a single one the kernel may take 0.2 s, and a virtual machine must get them from
-/// its host (640 MiB, two threads: 51 ms to 1.9 s; base pages 90 ms).
+/// One fault for each page costs three times as much as the copy. These are base pages, which
+/// another process has just left. Huge ones cost less if they are at hand, but to make a single one
+/// the kernel may take 0.2 s, and a virtual machine must get them from its host (640 MiB, two
+/// threads: 51 ms to 1.9 s; base pages 90 ms).
 fn prefault(layout: &Layout, absent: &[PageRun]) -> Prefault {
     let is_plain = |area: &&Area| matches!(area.backing, Backing::Anonymous | Backing::Heap);
     let areas = layout

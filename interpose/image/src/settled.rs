@@ -1,16 +1,18 @@
 //! Looking at pages that were seen before: what was not written since needs no second look.
 //!
-//! Asking for everything about every page costs the kernel three times as much as asking which pages are not
-//! write-protected. A page of private anonymous memory that had content when it was write-protected, and still is, has the
-//! same content: whatever else may happen to it (dropped, unmapped, mapped anew) leaves an entry that is not protected, or
-//! none, which counts as not protected in an area that is watched (a self-test makes sure of that). Such pages are *settled*.
+//! Asking for everything about every page costs the kernel three times as much as asking which
+//! pages are not write-protected. A page of private anonymous memory that had content when it was
+//! write-protected, and still is, has the same content: whatever else may happen to it (dropped,
+//! unmapped, mapped anew) leaves an entry that is not protected, or none, which counts as not
+//! protected in an area that is watched (a self-test makes sure of that). Such pages are *settled*.
 //! What is found unprotected among them is then looked at in full, and protected again.
 
 use super::kernel::{Filter, Pagemap, Region, category as cat};
 use super::runs::{self, AddrRange, PageRun};
 use std::io;
 
-/// Fewer pages in a row are looked at in full: a walk of their own would cost more. (Tests have small areas.)
+/// Fewer pages in a row are looked at in full: a walk of their own would cost more. (Tests have
+/// small areas.)
 const WORTHWHILE: u64 = if cfg!(test) { 3 } else { 256 };
 /// So many protected pages between two unprotected ones cost about as much as another walk.
 const CLOSE: u64 = if cfg!(test) { 2 } else { 128 };
@@ -41,8 +43,8 @@ pub(super) fn parts(area: PageRun, settled: &[PageRun]) -> Vec<Part> {
     list
 }
 
-/// The pages of a range that are not protected, with those that do not exist. The kernel has a quick way for exactly this
-/// question.
+/// The pages of a range that are not protected, with those that do not exist. The kernel has a
+/// quick way for exactly this question.
 pub(super) fn unprotected(pagemap: &mut Pagemap, range: AddrRange) -> io::Result<Vec<PageRun>> {
     let mut found = Vec::new();
     let want = Filter {
@@ -58,8 +60,8 @@ pub(super) fn unprotected(pagemap: &mut Pagemap, range: AddrRange) -> io::Result
     Ok(list)
 }
 
-/// Finds the unprotected pages of a settled range, and protects those that exist. Returns all of them, and appends the
-/// regions of those that exist, with the categories of `report`.
+/// Finds the unprotected pages of a settled range, and protects those that exist. Returns all of
+/// them, and appends the regions of those that exist, with the categories of `report`.
 pub(super) fn look(
     pagemap: &mut Pagemap,
     range: AddrRange,

@@ -1,8 +1,9 @@
-//! Memory that workers of a node share as a window of MPI: files in memory, each of them one worker's part.
+//! Memory that workers of a node share as a window of MPI: files in memory, each of them one
+//! worker's part.
 //!
-//! The name of a mapping tells the window, and whose part it is. A worker's image holds its own part; those of others are
-//! mapped again, and put back by their owners. Who maps a file makes it if it is missing: a recovery may lead to another node, and behind
-//! the end of a window.
+//! The name of a mapping tells the window, and whose part it is. A worker's image holds its own
+//! part; those of others are mapped again, and put back by their owners. Who maps a file makes it
+//! if it is missing: a recovery may lead to another node, and behind the end of a window.
 #![allow(unsafe_code)]
 
 use bincode::{Decode, Encode};

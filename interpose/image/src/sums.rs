@@ -1,9 +1,11 @@
-//! Checksums of pages: made once, when a page has been captured, and kept with every copy of it from then on.
+//! Checksums of pages: made once, when a page has been captured, and kept with every copy of it
+//! from then on.
 //!
-//! Nobody makes the sum of a copy anew: it is sent along with the copy, so that whoever loads one finds any bit that has
-//! changed since the capture, wherever that was.
+//! Nobody makes the sum of a copy anew: it is sent along with the copy, so that whoever loads one
+//! finds any bit that has changed since the capture, wherever that was.
 //!
-//! Summing reads every page once more. A thread does it ([`super::helper`]), beside the transfer and the program.
+//! Summing reads every page once more. A thread does it ([`super::helper`]), beside the transfer
+//! and the program.
 
 #![allow(unsafe_code)]
 
@@ -13,13 +15,14 @@ use super::runs::PageIndex;
 use super::store::{PageStore, Slot};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
-/// The checksum of a page. It is that of its place, too: a page put in another one's place is as bad as a damaged one.
+/// The checksum of a page. It is that of its place, too: a page put in another one's place is as
+/// bad as a damaged one.
 pub fn of_page(page: PageIndex, content: &[u8]) -> u64 {
     xxh3_64(content) ^ page.0.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// A sum by which equal pages of two processes are told, whatever their numbers: 128 bits, of which nobody expects to see two
-/// different pages with the same. The lower half comes first.
+/// A sum by which equal pages of two processes are told, whatever their numbers: 128 bits, of which
+/// nobody expects to see two different pages with the same. The lower half comes first.
 pub fn identity(content: &[u8]) -> [u64; 2] {
     let sum = xxh3_128(content);
     [sum as u64, (sum >> 64) as u64]
@@ -45,7 +48,8 @@ impl Piece {
     }
 
     fn contents(&self) -> impl Iterator<Item = (PageIndex, &[u8])> {
-        // SAFETY: allocated slots, which nobody writes from when they are filled until they are freed.
+        // SAFETY: allocated slots, which nobody writes from when they are filled until they are
+        // freed.
         let copy =
             unsafe { std::slice::from_raw_parts(self.copy, self.pages as usize * PAGE_SIZE) };
         let pages = (self.first.0..).map(PageIndex);
@@ -105,7 +109,8 @@ impl PageStore {
             .find_map(|run| self.look_through(run, |_, _| ()))
     }
 
-    /// The same of consecutive pages; `look` sees each of those before it, while it is in the processor's cache.
+    /// The same of consecutive pages; `look` sees each of those before it, while it is in the
+    /// processor's cache.
     pub fn look_through(
         &self,
         run: &SlotRun,

@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-/// Makes a thread that gets no signals. It inherits the signal mask of the one that makes it, and a signal for the process
-/// must find the program's thread.
+/// Makes a thread that gets no signals. It inherits the signal mask of the one that makes it, and a
+/// signal for the process must find the program's thread.
 pub fn without_signals<T>(make: impl FnOnce() -> T) -> T {
     // SAFETY: pthread_sigmask(3) with valid sets.
     unsafe {

@@ -61,7 +61,8 @@ pub struct ScanTracker {
     unwatched: Vec<PageRun>,
     /// Pages that count as written although they are protected: their delta was abandoned.
     carry: Vec<PageRun>,
-    /// Pages that are written in ways that the kernel may not see: by other processes or devices. They are compared.
+    /// Pages that are written in ways that the kernel may not see: by other processes or devices.
+    /// They are compared.
     exposed: Vec<PageRun>,
 }
 
@@ -133,8 +134,8 @@ impl Tracker {
         }
     }
 
-    /// From now on to the next capture, these pages (sorted) are compared with their copies: others may write them, by their own
-    /// mappings of them or by devices, which the kernel does not tell.
+    /// From now on to the next capture, these pages (sorted) are compared with their copies: others
+    /// may write them, by their own mappings of them or by devices, which the kernel does not tell.
     pub fn expose(&mut self, pages: &[PageRun]) {
         if let Self::PagemapScan(scan) = self {
             scan.exposed = runs::union(&scan.exposed, pages);
@@ -204,7 +205,8 @@ impl Tracker {
         }
     }
 
-    /// The kernel's view of what is there, without looking at contents. `known` are the pages of the image, sorted.
+    /// The kernel's view of what is there, without looking at contents. `known` are the pages of
+    /// the image, sorted.
     pub(super) fn present(
         &mut self,
         layout: &Layout,
@@ -282,7 +284,8 @@ impl ScanTracker {
         Ok(())
     }
 
-    /// Whether pages that were protected and have gone, alone or with their page table, count as unprotected.
+    /// Whether pages that were protected and have gone, alone or with their page table, count as
+    /// unprotected.
     fn sees_what_is_dropped(&mut self) -> io::Result<bool> {
         const TABLE: u64 = 512;
         let scratch = Scratch::map(3 * TABLE)?;

@@ -27,7 +27,8 @@ pub struct Header {
     pub runs: Vec<PageRun>,
     /// Pages that lost their content, sorted.
     pub dropped: Vec<PageRun>,
-    /// Pages that are not sent, since the receiver has said that it has them itself ([`super::alike`]), sorted.
+    /// Pages that are not sent, since the receiver has said that it has them itself
+    /// ([`super::alike`]), sorted.
     pub yours: Vec<PageRun>,
     /// Length of each chunk in pages.
     pub chunks: Vec<u32>,
@@ -251,8 +252,8 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    /// Room for an image or a delta that is about to arrive. `alike` has the slots of the pages that are not sent, each with a
-    /// reference of its own ([`PageStore::share`]).
+    /// Room for an image or a delta that is about to arrive. `alike` has the slots of the pages
+    /// that are not sent, each with a reference of its own ([`PageStore::share`]).
     ///
     /// # Errors
     /// When the header is inconsistent, it leaves out other pages, or there is no room.
@@ -340,7 +341,8 @@ impl Incoming {
         Ok(Image::from_parts(self.header.epoch, self.kept(store)))
     }
 
-    /// What becomes of `image` with what has been received, whose checksums are noted; nothing else changes.
+    /// What becomes of `image` with what has been received, whose checksums are noted; nothing else
+    /// changes.
     pub fn preview(&self, image: &Image, store: &mut PageStore) -> Image {
         let runs = self.kept(store);
         match self.header.base {

@@ -3,7 +3,7 @@
 
 use crate::comm::byte;
 use crate::error::{Result, check};
-use crate::generated::real;
+use crate::procedures::real;
 use crate::real_types::RealDatatype;
 use std::ffi::c_int;
 

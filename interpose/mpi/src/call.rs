@@ -1,10 +1,11 @@
 //! How the real library is called: so that a call can be abandoned from a signal handler.
 //!
-//! When a process of the job has died, calls that wait for it never return. The process manager then makes another
-//! *generation* of the job known in a page that it shares with this process ([`Page`]), and sends [`INTERRUPT`] to the
-//! thread that is inside the library as long as it is. The handler drops the library's frames: the call returns [`ABANDONED`] to
-//! the runtime, like an error of the library. From then on every call returns so at once, until the library's side has been
-//! put back (`side`) and [`enter`] is called with the new generation.
+//! When a process of the job has died, calls that wait for it never return. The process manager
+//! then makes another *generation* of the job known in a page that it shares with this process
+//! ([`Page`]), and sends [`INTERRUPT`] to the thread that is inside the library as long as it is.
+//! The handler drops the library's frames: the call returns [`ABANDONED`] to the runtime, like an
+//! error of the library. From then on every call returns so at once, until the library's side has
+//! been put back (`side`) and [`enter`] is called with the new generation.
 //!
 //! ```text
 //!   caller ─► procedure (naked, generated) ─► call_N ── copies N stack words ──► the library
@@ -12,8 +13,9 @@
 //!                                              └◄─ the handler leads here: rsp = FRAME, eax = ABANDONED
 //! ```
 //!
-//! Only one thread at a time calls the library. A callback of the program, called by the library, is not part of a call
-//! ([`Callback`]): it is not abandoned, but the library is when the callback has returned.
+//! Only one thread at a time calls the library. A callback of the program, called by the library,
+//! is not part of a call ([`Callback`]): it is not abandoned, but the library is when the callback
+//! has returned.
 #![allow(unsafe_code)]
 
 use crate::cancellation;
@@ -30,7 +32,8 @@ use understudy_numbers::Generation;
 /// What an abandoned call returns: an error class that the library itself does not use.
 pub const ABANDONED: c_int = 77;
 
-/// How long an error or a fault of the library may come before the news of the death that has caused it.
+/// How long an error or a fault of the library may come before the news of the death that has
+/// caused it.
 const NEWS_LIMIT: Duration = Duration::from_secs(2);
 /// Between two looks for such news.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
@@ -43,7 +46,8 @@ pub const MAIN_THREAD: u32 = 1;
 pub struct Page {
     /// The generation of the job that is to be; written by the manager.
     pub generation: AtomicU32,
-    /// Not 0 while this process is inside the library: the number of the thread that is, 1 for the main one; written by this process.
+    /// Not 0 while this process is inside the library: the number of the thread that is, 1 for the
+    /// main one; written by this process.
     pub is_inside: AtomicU32,
 }
 
@@ -66,7 +70,8 @@ static LEAD_IN: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 /// The innermost call's frame; 0: the library is not being called.
 static FRAME: AtomicUsize = AtomicUsize::new(0);
 
-/// Where the number of the thread is to be told that calls the library; 1 for the main one. Only one may at a time.
+/// Where the number of the thread is to be told that calls the library; 1 for the main one. Only
+/// one may at a time.
 pub fn caller() -> &'static AtomicU32 {
     &CALLER
 }
@@ -78,7 +83,8 @@ pub(crate) fn stand_alone() {
     }
 }
 
-/// Nothing is abandoned any more, whatever becomes of the job: this process is a child that is no part of it.
+/// Nothing is abandoned any more, whatever becomes of the job: this process is a child that is no
+/// part of it.
 pub fn stand_apart() {
     PAGE.store(&raw const ALONE as usize, Ordering::Relaxed);
     GENERATION.store(0, Ordering::Relaxed);
@@ -119,7 +125,8 @@ pub fn is_inside() -> bool {
     page().is_inside.load(Ordering::Relaxed) != 0
 }
 
-/// [`is_over`], once the news of a death that may have caused an error or a fault of the library has had time to come.
+/// [`is_over`], once the news of a death that may have caused an error or a fault of the library
+/// has had time to come.
 pub fn is_over_soon() -> bool {
     let start = Instant::now();
     while !is_over() {
@@ -141,7 +148,8 @@ pub fn leave() {
     GENERATION.store(NO_GENERATION, Ordering::Release);
 }
 
-/// As long as it lives, calls are never abandoned: local ones that do not wait, at any time, and before any generation.
+/// As long as it lives, calls are never abandoned: local ones that do not wait, at any time, and
+/// before any generation.
 pub struct Apart {
     page: usize,
     generation: u32,
@@ -190,7 +198,8 @@ impl Drop for Callback {
     }
 }
 
-/// Registers of the frame that a signal has interrupted, in `ucontext_t`'s array (glibc's `<sys/ucontext.h>`).
+/// Registers of the frame that a signal has interrupted, in `ucontext_t`'s array (glibc's
+/// `<sys/ucontext.h>`).
 const REG_RSP: usize = libc::REG_RSP as usize;
 const REG_RIP: usize = libc::REG_RIP as usize;
 
@@ -233,7 +242,8 @@ unsafe extern "C" fn interrupted(_: c_int, _: *mut c_void, context: *mut libc::u
 /// May change where a thread goes on that is not in the library.
 type LeadIn = fn(&mut libc::ucontext_t);
 
-/// From now on this is called, in the handler of [`INTERRUPT`], if the library is not being called; mostly since another generation is to be.
+/// From now on this is called, in the handler of [`INTERRUPT`], if the library is not being called;
+/// mostly since another generation is to be.
 pub fn lead_in(function: LeadIn) {
     LEAD_IN.store(function as *mut c_void, Ordering::Relaxed);
 }
@@ -245,12 +255,13 @@ fn abandon_at(context: &mut libc::ucontext_t) {
     registers[REG_RIP] = abandon as *const () as i64;
 }
 
-/// Whether the library's fault, in whose handler this is called, was a consequence of another process's death: then the call is
-/// abandoned when the handler returns.
+/// Whether the library's fault, in whose handler this is called, was a consequence of another
+/// process's death: then the call is abandoned when the handler returns.
 ///
-/// Libraries are not made for peers that die, and may follow a null pointer where a message could not be sent. The
-/// fault may come before this process has heard of the death: see [`is_over_soon`]. A thread of the
-/// library's own does not return: it is ended with all others of the library's side.
+/// Libraries are not made for peers that die, and may follow a null pointer where a message could
+/// not be sent. The fault may come before this process has heard of the death: see
+/// [`is_over_soon`]. A thread of the library's own does not return: it is ended with all others of
+/// the library's side.
 pub fn outlives_fault(context: &mut libc::ucontext_t) -> bool {
     let is_own = side::is_mpi(context.uc_mcontext.gregs[REG_RSP] as usize);
     let is_calling = FRAME.load(Ordering::Relaxed) != 0 && is_caller();
@@ -270,7 +281,8 @@ pub fn outlives_fault(context: &mut libc::ucontext_t) -> bool {
     }
 }
 
-/// Takes the frame off, and returns to the caller with `rax`. The registers in the frame are those that the caller has.
+/// Takes the frame off, and returns to the caller with `rax`. The registers in the frame are those
+/// that the caller has.
 ///
 /// Nothing that most calls store here was loaded: else each of them would wait for the one before.
 macro_rules! leave {
@@ -292,7 +304,8 @@ macro_rules! leave {
     };
 }
 
-/// Where the handler leads: the innermost call returns. What the library has made of the registers does not matter.
+/// Where the handler leads: the innermost call returns. What the library has made of the registers
+/// does not matter.
 #[unsafe(naked)]
 unsafe extern "C" fn abandon() {
     naked_asm!(
@@ -320,7 +333,8 @@ unsafe extern "C" fn abandon() {
     )
 }
 
-/// `call_N`: calls the procedure whose address stands at r11, with N words of arguments on the stack.
+/// `call_N`: calls the procedure whose address stands at r11, with N words of arguments on the
+/// stack.
 macro_rules! calls {
     ($($name:ident: $words:literal $(, $copy:literal)*;)*) => {$(
         #[doc = concat!("Calls a procedure with ", $words, " words of arguments on the stack.")]
@@ -343,7 +357,8 @@ macro_rules! calls {
                 "mov qword ptr [rip + {frame}], rsp",
                 "mov r10d, dword ptr [rip + {caller}]",
                 "mov dword ptr [rax + {inside}], r10d",
-                // The frame has 64 bytes with the return address: aligned. An odd word needs another one.
+                // The frame has 64 bytes with the return address: aligned. An odd word needs
+                // another one.
                 "sub rsp, {pad}",
                 $($copy,)*
                 ".cfi_adjust_cfa_offset 56 + {pop}",
@@ -368,21 +383,28 @@ macro_rules! calls {
     )*};
 }
 
-// The words lie above frame and return address, the last one first to be pushed; what has been pushed adds to the distance,
-// so all have the same.
+// The words lie above frame and return address, the last one first to be pushed; what has been
+// pushed adds to the distance, so all have the same.
 calls! {
     call_0: 0;
     call_1: 1, "push qword ptr [rsp + 64 + 8]";
     call_2: 2, "push qword ptr [rsp + 64 + 8]", "push qword ptr [rsp + 64 + 8]";
-    call_3: 3, "push qword ptr [rsp + 64 + 24]", "push qword ptr [rsp + 64 + 24]", "push qword ptr [rsp + 64 + 24]";
-    call_4: 4, "push qword ptr [rsp + 64 + 24]", "push qword ptr [rsp + 64 + 24]", "push qword ptr [rsp + 64 + 24]",
+    call_3: 3, "push qword ptr [rsp + 64 + 24]", "push qword ptr [rsp + 64 + 24]", "push qword \
+        ptr [rsp + 64 + 24]";
+    call_4: 4, "push qword ptr [rsp + 64 + 24]", "push qword ptr [rsp + 64 + 24]", "push qword \
+        ptr [rsp + 64 + 24]",
         "push qword ptr [rsp + 64 + 24]";
-    call_5: 5, "push qword ptr [rsp + 64 + 40]", "push qword ptr [rsp + 64 + 40]", "push qword ptr [rsp + 64 + 40]",
+    call_5: 5, "push qword ptr [rsp + 64 + 40]", "push qword ptr [rsp + 64 + 40]", "push qword \
+        ptr [rsp + 64 + 40]",
         "push qword ptr [rsp + 64 + 40]", "push qword ptr [rsp + 64 + 40]";
-    call_6: 6, "push qword ptr [rsp + 64 + 40]", "push qword ptr [rsp + 64 + 40]", "push qword ptr [rsp + 64 + 40]",
-        "push qword ptr [rsp + 64 + 40]", "push qword ptr [rsp + 64 + 40]", "push qword ptr [rsp + 64 + 40]";
-    call_7: 7, "push qword ptr [rsp + 64 + 56]", "push qword ptr [rsp + 64 + 56]", "push qword ptr [rsp + 64 + 56]",
-        "push qword ptr [rsp + 64 + 56]", "push qword ptr [rsp + 64 + 56]", "push qword ptr [rsp + 64 + 56]",
+    call_6: 6, "push qword ptr [rsp + 64 + 40]", "push qword ptr [rsp + 64 + 40]", "push qword \
+        ptr [rsp + 64 + 40]",
+        "push qword ptr [rsp + 64 + 40]", "push qword ptr [rsp + 64 + 40]", "push qword ptr [rsp \
+            + 64 + 40]";
+    call_7: 7, "push qword ptr [rsp + 64 + 56]", "push qword ptr [rsp + 64 + 56]", "push qword \
+        ptr [rsp + 64 + 56]",
+        "push qword ptr [rsp + 64 + 56]", "push qword ptr [rsp + 64 + 56]", "push qword ptr [rsp \
+            + 64 + 56]",
         "push qword ptr [rsp + 64 + 56]";
 }
 

@@ -3,7 +3,7 @@
 
 use crate::abi::object;
 use crate::error::{Error, Result, check};
-use crate::generated::real;
+use crate::procedures::real;
 use crate::real_types::{RealComm, RealDatatype, RealErrhandler, RealOp, RealRequest};
 use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
@@ -120,8 +120,8 @@ impl RealComm {
         check(unsafe { real::PMPI_Barrier(self) })
     }
 
-    /// The same where somebody may come late, who is to have the processors meanwhile: this process sleeps between two polls, the longer
-    /// the longer it has waited.
+    /// The same where somebody may come late, who is to have the processors meanwhile: this process
+    /// sleeps between two polls, the longer the longer it has waited.
     ///
     /// # Errors
     /// The library's.
@@ -254,8 +254,8 @@ impl RealComm {
 
     /// The extreme of each place in what all processes have, as many numbers each.
     ///
-    /// They are compared as signed numbers of the same order, since MPICH 4.0 (its issue 6083) and Open MPI 4.1 (its issue 10525)
-    /// take unsigned ones for signed.
+    /// They are compared as signed numbers of the same order, since MPICH 4.0 (its issue 6083) and
+    /// Open MPI 4.1 (its issue 10525) take unsigned ones for signed.
     ///
     /// # Errors
     /// The library's; [`Error::INTERN`] if they are more than 2³¹.

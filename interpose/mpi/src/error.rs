@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::call::ABANDONED;
-use crate::generated::real;
+use crate::procedures::real;
 use std::ffi::{c_char, c_int};
 use std::fmt;
 

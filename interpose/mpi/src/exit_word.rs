@@ -14,9 +14,9 @@ const LAST_WITH_NUMBER: u32 = 42;
 /// Returns the offset of the word in `struct pthread`; `None` if it is not known.
 ///
 /// `number` is the offset of the thread's number, `size` the size of the structure in bytes. The
-/// first call must be made by a thread that glibc has started: the kernel reports the address of its
-/// word (prctl(2), PR_GET_TID_ADDRESS). A kernel without CONFIG_CHECKPOINT_RESTORE does not; then
-/// the version of glibc decides.
+/// first call must be made by a thread that glibc has started: the kernel reports the address of
+/// its word (prctl(2), PR_GET_TID_ADDRESS). A kernel without CONFIG_CHECKPOINT_RESTORE does not;
+/// then the version of glibc decides.
 pub fn exit_word(number: usize, size: usize) -> Option<usize> {
     static WORD: OnceLock<Option<usize>> = OnceLock::new();
     *WORD.get_or_init(|| match offset_from_kernel() {

@@ -54,8 +54,8 @@ impl Procedure {
     }
 }
 
-/// The name under which MPI 5.0 has a conversion of handles, which only Fortran's bindings have otherwise, or Open MPI 4
-/// a persistent collective.
+/// The name under which MPI 5.0 has a conversion of handles, which only Fortran's bindings have
+/// otherwise, or Open MPI 4 a persistent collective.
 fn other_name(name: &CStr) -> Option<CString> {
     let name = name.to_str().ok()?;
     let other = if let Some(kind) = name.strip_suffix("_c2f") {
@@ -81,7 +81,7 @@ extern "C" fn missing() -> ! {
 pub(crate) fn look_up(library: *mut c_void, shim: *mut c_void) {
     LIBRARY.store(library, Relaxed);
     SHIM.store(shim, Relaxed);
-    crate::generated::PROCEDURES
+    crate::procedures::PROCEDURES
         .iter()
         .for_each(Procedure::find);
 }
@@ -91,8 +91,8 @@ pub fn symbol(name: &CStr) -> *mut c_void {
     find(&LIBRARY, name)
 }
 
-/// Has the library's libc give up what ld.so has told it last (dlerror(3)). It would do so again each time that it is put back,
-/// and ld.so's heap, in which the text is, is not.
+/// Has the library's libc give up what ld.so has told it last (dlerror(3)). It would do so again
+/// each time that it is put back, and ld.so's heap, in which the text is, is not.
 pub(crate) fn forget_error() {
     let dlerror = symbol(c"dlerror");
     if !dlerror.is_null() {
@@ -134,8 +134,8 @@ fn find(handle: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
     unsafe { libc::dlsym(handle, name.as_ptr()) }
 }
 
-/// What MPI_Get_library_version says, and how long it says that is (Open MPI 5.0 counts the final zero, which the standard does not).
-/// The library is asked once, at the start.
+/// What MPI_Get_library_version says, and how long it says that is (Open MPI 5.0 counts the final
+/// zero, which the standard does not). The library is asked once, at the start.
 pub fn version() -> (&'static str, c_int) {
     static VERSION: OnceLock<(String, c_int)> = OnceLock::new();
     let (text, length) = VERSION.get_or_init(ask_version);
@@ -149,7 +149,8 @@ fn ask_version() -> (String, c_int) {
     }
     let mut text = [0 as c_char; MAX_VERSION];
     let mut length = 0;
-    // SAFETY: MPI_Get_library_version may be called before MPI_Init; it writes at most as many bytes.
+    // SAFETY: MPI_Get_library_version may be called before MPI_Init; it writes at most as many
+    // bytes.
     unsafe {
         let function: unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int =
             std::mem::transmute(function);
@@ -161,7 +162,8 @@ fn ask_version() -> (String, c_int) {
     }
 }
 
-/// Opens libraries in the library's namespace, by their paths; those that are there already stay as they are. How many are new.
+/// Opens libraries in the library's namespace, by their paths; those that are there already stay as
+/// they are. How many are new.
 pub fn open_ahead<'a>(paths: impl Iterator<Item = &'a str>) -> usize {
     let known = modules();
     let is_new =
@@ -172,10 +174,12 @@ pub fn open_ahead<'a>(paths: impl Iterator<Item = &'a str>) -> usize {
         .count()
 }
 
-/// Has the library's libc look at a stack once (backtrace(3)), for which it opens libgcc's unwinder.
+/// Has the library's libc look at a stack once (backtrace(3)), for which it opens libgcc's
+/// unwinder.
 pub fn backtrace() {
     type Backtrace = unsafe extern "C" fn(*mut *mut c_void, c_int) -> c_int;
-    // SAFETY: backtrace(3) of that libc has this type, or there is none; there is room for one frame.
+    // SAFETY: backtrace(3) of that libc has this type, or there is none; there is room for one
+    // frame.
     unsafe {
         let function: Option<Backtrace> = std::mem::transmute(symbol(c"backtrace"));
         if let Some(function) = function {
@@ -184,7 +188,8 @@ pub fn backtrace() {
     }
 }
 
-/// A symbol of a library of that namespace, of which a part of the name is given; null if there is none.
+/// A symbol of a library of that namespace, of which a part of the name is given; null if there is
+/// none.
 pub fn symbol_of(part: &str, name: &CStr) -> *mut c_void {
     let found = modules()
         .into_iter()
@@ -218,7 +223,8 @@ fn open(path: &str) -> *mut c_void {
 pub unsafe fn set_variable(name: &CStr, value: Option<&CStr>) {
     type Set = unsafe extern "C" fn(*const c_char, *const c_char, c_int) -> c_int;
     type Unset = unsafe extern "C" fn(*const c_char) -> c_int;
-    // SAFETY: setenv(3) and unsetenv(3) of the library's libc have these types, or there is no library.
+    // SAFETY: setenv(3) and unsetenv(3) of the library's libc have these types, or there is no
+    // library.
     unsafe {
         let set: Option<Set> = std::mem::transmute(symbol(c"setenv"));
         let unset: Option<Unset> = std::mem::transmute(symbol(c"unsetenv"));

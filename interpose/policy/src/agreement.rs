@@ -7,13 +7,16 @@
 //!                 └──────────► over ◄───────┴────────────────────────┘
 //! ```
 //!
-//! Three votes ([`crate::rounds`]), each over when everybody has voted. Whoever has voted in the first looks at every call about messages,
-//! and waits in none without looking. So whoever knows that the first is over may stand still: nobody waits for a message of his
-//! without hearing of the second. What cannot be left half-way, such as a collective, somebody may enter who has not voted in the third; he
-//! says so before ([`Agreement::goes_on`]), and those that stand still for his vote go on. His vote then objects, so there is no cut.
-//! A program may wait outside of MPI, for memory or a file, say, for one that stands still: who has stood for long before the third vote
-//! goes on, too. Who has voted in that one needs not: all have come to a call in the second, and vote or go on from there.
-//! Numbers of attempts are the same everywhere, since nobody begins one before he knows that the one before is over.
+//! Three votes (the runtime's `rounds`), each over when everybody has voted. Whoever has voted in
+//! the first looks at every call about messages, and waits in none without looking. So whoever
+//! knows that the first is over may stand still: nobody waits for a message of his without hearing
+//! of the second. What cannot be left half-way, such as a collective, somebody may enter who has
+//! not voted in the third; he says so before ([`Agreement::goes_on`]), and those that stand still
+//! for his vote go on. His vote then objects, so there is no cut. A program may wait outside of
+//! MPI, for memory or a file, say, for one that stands still: who has stood for long before the
+//! third vote goes on, too. Who has voted in that one needs not: all have come to a call in the
+//! second, and vote or go on from there. Numbers of attempts are the same everywhere, since nobody
+//! begins one before he knows that the one before is over.
 
 #[cfg(test)]
 mod tests;
@@ -82,7 +85,8 @@ impl Agreement {
         self.phase = Phase::Gathering;
     }
 
-    /// The first vote is over. What this worker says in the second: whether it agrees; `None` if the attempt is over.
+    /// The first vote is over. What this worker says in the second: whether it agrees; `None` if
+    /// the attempt is over.
     pub fn gathered(&mut self, all_agree: bool, agrees: bool) -> Option<bool> {
         let agrees = agrees && self.off < self.number;
         self.phase = match all_agree {
@@ -92,7 +96,8 @@ impl Agreement {
         all_agree.then_some(agrees)
     }
 
-    /// The second vote is over. What this worker says in the third: whether it still stands; `None` if the attempt is over.
+    /// The second vote is over. What this worker says in the third: whether it still stands; `None`
+    /// if the attempt is over.
     pub fn stood(&mut self, all_agree: bool) -> Option<bool> {
         let agrees = self.off < self.number;
         self.phase = match all_agree {
@@ -121,7 +126,8 @@ impl Agreement {
         self.phase = Phase::Over;
     }
 
-    /// This worker enters what it cannot leave half-way, or gives up. Whether others are to be told.
+    /// This worker enters what it cannot leave half-way, or gives up. Whether others are to be
+    /// told.
     pub fn goes_on(&mut self) -> bool {
         self.is_under_way() && self.hears(self.number)
     }
@@ -137,7 +143,8 @@ impl Agreement {
     pub fn may(&self) -> May {
         match self.phase {
             Phase::Agreed => May::Cut,
-            // Where somebody is in a later attempt, this one is over, and the end of its vote on the way.
+            // Where somebody is in a later attempt, this one is over, and the end of its vote on
+            // the way.
             Phase::Standing { agrees: true } | Phase::Confirming { agrees: true }
                 if self.off != self.number =>
             {

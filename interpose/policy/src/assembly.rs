@@ -1,4 +1,5 @@
-//! When processes enter a constructor that no communicator of all of them is for, where threads call MPI at the same time.
+//! When processes enter a constructor that no communicator of all of them is for, where threads
+//! call MPI at the same time.
 //!
 //! ```text
 //!   member                    leader of its side                 leader that is the lower one of two
@@ -9,8 +10,10 @@
 //!     enters                ◄─────────────────────────── Enter ──  all are held: enters
 //! ```
 //!
-//! A process that is held enters no collective ([`Gatherings`]), and no other constructor, before this one. All are held in one order, so two
-//! assemblies never wait for each other (the ordered allocation of resources: Havender 1968). What holds a process up until it is held ends by itself.
+//! A process that is held enters no collective ([`Gatherings`]), and no other constructor, before
+//! this one. All are held in one order, so two assemblies never wait for each other (the ordered
+//! allocation of resources: Havender 1968). What holds a process up until it is held ends by
+//! itself.
 
 #[cfg(test)]
 mod tests;
@@ -68,7 +71,8 @@ enum Stage {
     Coming,
     /// It waits for the other side.
     Others,
-    /// It holds all, in their order, each with the name that it knows. So many are held; whether the next one has been asked.
+    /// It holds all, in their order, each with the name that it knows. So many are held; whether
+    /// the next one has been asked.
     Holding {
         all: Vec<(Worker, u64)>,
         held: usize,

@@ -68,7 +68,8 @@ pub fn chooser(uid: u64) -> Worker {
     Worker((uid >> 40) as u32)
 }
 
-/// What a worker has chosen is below this; above are duplicates that all members number by themselves.
+/// What a worker has chosen is below this; above are duplicates that all members number by
+/// themselves.
 const DERIVED: u64 = 1 << 39;
 /// Numbers of the duplicates of one communicator.
 const DUPLICATES: u64 = 1 << 20;
@@ -81,23 +82,25 @@ fn chosen(uid: u64) -> u64 {
     }
 }
 
-/// The `uid` of a duplicate that nobody is told: that of its parent, and its number among the parent's, tell it. There is none of a parent
-/// that is such a duplicate itself, nor for numbers that are too high.
+/// The `uid` of a duplicate that nobody is told: that of its parent, and its number among the
+/// parent's, tell it. There is none of a parent that is such a duplicate itself, nor for numbers
+/// that are too high.
 pub fn derived_uid(parent: u64, number: u64) -> Option<u64> {
     let own = parent % (1 << 40);
     let fits = own < DERIVED / DUPLICATES && number < DUPLICATES;
     fits.then_some(parent - own + DERIVED + own * DUPLICATES + number)
 }
 
-/// The lowest `uid` that `worker` may choose, given those that it knows. Whoever chooses is a member, so it knows all
-/// that it has chosen, and all duplicates of those.
+/// The lowest `uid` that `worker` may choose, given those that it knows. Whoever chooses is a
+/// member, so it knows all that it has chosen, and all duplicates of those.
 pub fn next_uid(worker: Worker, known: impl Iterator<Item = u64>) -> u64 {
     let own = known.filter(|&uid| chooser(uid) == worker).map(chosen);
     (u64::from(worker.0) << 40) + own.max().unwrap_or(0) + 1
 }
 
-/// Puts communicators that have no worker in common together, in the order of their `uid`s: each goes to the first batch
-/// that it fits in. All workers get the same from the same list in any order.
+/// Puts communicators that have no worker in common together, in the order of their `uid`s: each
+/// goes to the first batch that it fits in. All workers get the same from the same list in any
+/// order.
 pub fn batches(mut planned: Vec<Planned>) -> Vec<Vec<Planned>> {
     planned.sort_by_key(|planned| planned.uid);
     planned.dedup_by_key(|planned| planned.uid);
@@ -114,7 +117,8 @@ pub fn batches(mut planned: Vec<Planned>) -> Vec<Vec<Planned>> {
                 *all |= own;
             }
         }
-        // There is always a free bit among them: there is one bit more than there are batches, at least.
+        // There is always a free bit among them: there is one bit more than there are batches, at
+        // least.
         let word = occupied
             .iter()
             .position(|&word| word != u64::MAX)

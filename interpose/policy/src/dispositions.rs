@@ -1,7 +1,8 @@
 //! What becomes of each system call of x86-64 while a phase is replayed.
 //!
-//! Every number is named here, and whatever is not ends the replay: a replay that is given up costs memory, but one that
-//! changes a file of the user costs data. Numbers are those of Linux' `syscall_64.tbl` (of 6.16).
+//! Every number is named here, and whatever is not ends the replay: a replay that is given up costs
+//! memory, but one that changes a file of the user costs data. Numbers are those of Linux'
+//! `syscall_64.tbl` (of 6.16).
 
 use std::ffi::c_long;
 
@@ -10,7 +11,8 @@ use std::ffi::c_long;
 pub enum Disposition {
     /// Made: it reads, or changes nothing but this process.
     Pass,
-    /// Asks something about files or the machine: made by the first rehearsal, answered from its record later (`journal::hold::inquire`).
+    /// Asks something about files or the machine: made by the first rehearsal, answered from its
+    /// record later (`journal::hold::inquire`).
     Inquire,
     /// Not made, but said to have been (0). It returns no data.
     Pretend,
@@ -208,7 +210,8 @@ mod tests {
         }
     }
 
-    /// Each of them changes what other processes see; all were made once, since nobody had named them.
+    /// Each of them changes what other processes see; all were made once, since nobody had named
+    /// them.
     #[test]
     fn changes_of_the_outside_world_are_never_made() {
         let changes = numbers! {

@@ -1,13 +1,16 @@
 //! Which of several collectives a process enters first, where threads call MPI at the same time.
 //!
-//! A process that is inside of a blocking collective helps none of its other threads. So a process says in turn of each collective whether
-//! it would enter that one now, and all members enter when all would. It would enter one at a time only, and holds to its word until that is
-//! over: so nobody waits in a collective for a process that is inside of another one, and all processes enter those that they have in common in
-//! the same order. If several could be entered, it is the one of the oldest communicator, since others decide alike.
+//! A process that is inside of a blocking collective helps none of its other threads. So a process
+//! says in turn of each collective whether it would enter that one now, and all members enter when
+//! all would. It would enter one at a time only, and holds to its word until that is over: so
+//! nobody waits in a collective for a process that is inside of another one, and all processes
+//! enter those that they have in common in the same order. If several could be entered, it is the
+//! one of the oldest communicator, since others decide alike.
 
 use std::collections::BTreeMap;
 
-/// One process's word on the collectives that its threads are at the entry of, each by the `uid` of its communicator.
+/// One process's word on the collectives that its threads are at the entry of, each by the `uid` of
+/// its communicator.
 #[derive(Debug)]
 pub struct Gatherings {
     entries: BTreeMap<u64, Entry>,
@@ -19,7 +22,8 @@ struct Entry {
     is_complete: bool,
     /// This process has said that it would enter it.
     would_enter: bool,
-    /// It is no collective, but what comes before those that are entered later ([`Gatherings::hold`]).
+    /// It is no collective, but what comes before those that are entered later
+    /// ([`Gatherings::hold`]).
     holds: bool,
 }
 
@@ -29,7 +33,8 @@ impl Gatherings {
         entries: BTreeMap::new(),
     };
 
-    /// A thread is at the entry of a collective; `is_alone`: it is the only one of this process. The first word.
+    /// A thread is at the entry of a collective; `is_alone`: it is the only one of this process.
+    /// The first word.
     pub fn come(&mut self, uid: u64, is_alone: bool) -> bool {
         self.say(uid, false, is_alone)
     }

@@ -8,6 +8,8 @@
 //!   order threads enter collectives meanwhile;
 //! * [`communicator_plan`]: an order in which communicators are made in a new MPI instance;
 //! * [`habit`]: when asking a buddy for equal pages pays;
+//! * [`pace`]: intervals between checkpoints;
+//! * [`packed`]: compression of what is kept for long;
 //! * [`dispositions`]: treatment of each system call during a replay;
 //! * [`ranges`]: ranges of a file.
 #![forbid(unsafe_code)]
@@ -20,6 +22,8 @@ mod dice;
 pub mod dispositions;
 pub mod gathering;
 pub mod habit;
+pub mod pace;
+pub mod packed;
 pub mod placement;
 pub mod ranges;
 pub mod recovery_plan;

@@ -1,9 +1,10 @@
 //! Who holds whose copy: a pure function of where the workers are.
 //!
-//! A *domain* is what fails as a whole, a node if nothing else is said. The holder of worker r is worker r + offset mod W,
-//! unless both are in one domain and the copy can be elsewhere: then r exchanges holders with the next worker with which
-//! that puts both copies into other domains. Holders belong to workers, not to processes: an understudy, wherever it is,
-//! keeps the copy that the dead worker kept.
+//! A *domain* is what fails as a whole, a node if nothing else is said. The holder of worker r is
+//! worker r + offset mod W, unless both are in one domain and the copy can be elsewhere: then r
+//! exchanges holders with the next worker with which that puts both copies into other domains.
+//! Holders belong to workers, not to processes: an understudy, wherever it is, keeps the copy that
+//! the dead worker kept.
 
 use understudy_numbers::Worker;
 
@@ -29,7 +30,8 @@ impl Holders {
         Holders::new(Worker::all(workers).map(at).collect())
     }
 
-    /// As near to that as `domains` (of each worker) allow: as few copies as possible are in their worker's domain.
+    /// As near to that as `domains` (of each worker) allow: as few copies as possible are in their
+    /// worker's domain.
     pub fn place(domains: &[u32], offset: u32) -> Holders {
         let workers = domains.len();
         let mut holder = Holders::rotation(workers as u32, offset).holder;
@@ -38,8 +40,8 @@ impl Holders {
             if apart(worker, holder[worker]) {
                 continue;
             }
-            // If no domain has more than half of the workers, there always is one: of those in other domains, fewer have
-            // their copies in this domain than there are.
+            // If no domain has more than half of the workers, there always is one: of those in
+            // other domains, fewer have their copies in this domain than there are.
             let next = (1..workers)
                 .map(|distance| (worker + distance) % workers)
                 .find(|&other| apart(worker, holder[other]) && apart(other, holder[worker]));
@@ -50,8 +52,8 @@ impl Holders {
         Holders::new(holder)
     }
 
-    /// Holders of second copies: never those of `first`, and as far as possible neither in the worker's domain nor in that
-    /// of its first copy. There must be at least three workers.
+    /// Holders of second copies: never those of `first`, and as far as possible neither in the
+    /// worker's domain nor in that of its first copy. There must be at least three workers.
     pub fn place_second(domains: &[u32], offset: u32, first: &Holders) -> Holders {
         let workers = domains.len();
         // What it costs that a worker's second copy is there.
@@ -215,7 +217,8 @@ mod tests {
 
     #[test]
     fn only_what_must_change_is_changed() {
-        // Workers 0, 1 and 2 on one node, 3 and 4 on others: worker 0 would have its copy on its own node.
+        // Workers 0, 1 and 2 on one node, 3 and 4 on others: worker 0 would have its copy on its
+        // own node.
         let holders = Holders::place(&[0, 0, 0, 1, 2, 3], 2);
         let all: Vec<u32> = Worker::all(6)
             .map(|worker| holders.holder_of(worker).0)

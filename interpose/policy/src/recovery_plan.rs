@@ -1,4 +1,5 @@
-//! Who takes which part, and which copies go where: a pure function of what the living processes say of themselves.
+//! Who takes which part, and which copies go where: a pure function of what the living processes
+//! say of themselves.
 
 use crate::redundancy::Redundancy;
 use bincode::{Decode, Encode};
@@ -45,8 +46,9 @@ pub struct Refused {
     pub at: ProcessNumber,
 }
 
-/// Copies of an epoch that a newcomer has got when it was to take a part, before another failure ended that attempt, or that a dead
-/// process has left to it. They are as good as those of a worker.
+/// Copies of an epoch that a newcomer has got when it was to take a part, before another failure
+/// ended that attempt, or that a dead process has left to it. They are as good as those of a
+/// worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Held {
     /// The worker whose part it was to take.
@@ -57,7 +59,8 @@ pub struct Held {
     pub layers: u64,
     /// Their epoch, the last that is committed.
     pub epoch: Epoch,
-    /// A later epoch of which it has them as well: whoever had them died before it saw that committed.
+    /// A later epoch of which it has them as well: whoever had them died before it saw that
+    /// committed.
     pub whole: Option<Epoch>,
     /// The process that has left them, if one has.
     pub player: Option<ProcessNumber>,
@@ -84,7 +87,8 @@ pub struct Takeover {
     pub player: ProcessNumber,
     /// It has the worker's own copy already.
     pub has_own: bool,
-    /// The layers (1 << layer) in which it has already the copy that the worker kept for its partner.
+    /// The layers (1 << layer) in which it has already the copy that the worker kept for its
+    /// partner.
     pub layers: u64,
 }
 
@@ -134,7 +138,8 @@ impl Plan {
             .find(|takeover| takeover.worker == worker)
     }
 
-    /// Where this worker gets its own copy from, if it has none: the holder, or all others of its parity group, by layer.
+    /// Where this worker gets its own copy from, if it has none: the holder, or all others of its
+    /// parity group, by layer.
     pub fn sources(&self, worker: Worker) -> impl Iterator<Item = Worker> {
         let fetches = self
             .fetches
@@ -284,7 +289,8 @@ pub fn make(
     })
 }
 
-/// Makes the plan for going back to an epoch on disk, which is chosen then, since copies in memory are `lost`.
+/// Makes the plan for going back to an epoch on disk, which is chosen then, since copies in memory
+/// are `lost`.
 pub fn from_disk(
     living: &[Identity],
     redundancy: &Redundancy,
@@ -361,7 +367,8 @@ fn fetches(job: &Job, takeovers: &[Takeover], epoch: Epoch) -> Result<Vec<Fetch>
     Ok(fetches)
 }
 
-/// Why a holder cannot give what it holds of a worker, if it cannot. `successor` is who takes its part, if it has died.
+/// Why a holder cannot give what it holds of a worker, if it cannot. `successor` is who takes its
+/// part, if it has died.
 fn state_of(
     job: &Job,
     successor: Option<&Takeover>,
@@ -414,8 +421,9 @@ pub fn every_copy(redundancy: &Redundancy, workers: u32) -> Vec<Remake> {
     Worker::all(workers).flat_map(of).collect()
 }
 
-/// The last epoch that anyone has committed, or, where all living workers have their copies whole, those of the dead
-/// among them, the one after: the dead may have committed it. If they cannot have, the one that costs less.
+/// The last epoch that anyone has committed, or, where all living workers have their copies whole,
+/// those of the dead among them, the one after: the dead may have committed it. If they cannot
+/// have, the one that costs less.
 fn epoch(job: &Job, dead: &[Worker]) -> Result<Epoch, Lost> {
     let workers = || job.living.iter().filter(|identity| identity.part.is_some());
     let can_reach =
@@ -452,10 +460,11 @@ fn epoch(job: &Job, dead: &[Worker]) -> Result<Epoch, Lost> {
     }
 }
 
-/// Whether the epoch after `committed` costs more: who has died has left a copy of `committed` but none of the later one,
-/// which would have to be sent, and takes longer than to do the work between the two again; or costs the job, where one who lives
-/// may need what such a process has kept for it. The copy is noted before its process comes to the meeting that commits the epoch, so nobody can
-/// have committed the later one.
+/// Whether the epoch after `committed` costs more: who has died has left a copy of `committed` but
+/// none of the later one, which would have to be sent, and takes longer than to do the work between
+/// the two again; or costs the job, where one who lives may need what such a process has kept for
+/// it. The copy is noted before its process comes to the meeting that commits the epoch, so nobody
+/// can have committed the later one.
 fn is_dearer(job: &Job, dead: &[Worker], committed: Epoch) -> bool {
     let left = |worker: &Worker| {
         let is_its = |held: &&Held| held.own == *worker && held.player.is_some();
@@ -475,8 +484,8 @@ fn is_dearer(job: &Job, dead: &[Worker], committed: Epoch) -> bool {
             && most(|living| living.lost_ns) < most(|living| living.fetch_ns)
 }
 
-/// Gives each dead worker the newcomer that has its copy already, else the one that is wished, if it is free, else the lowest one;
-/// newcomers that have a dead worker's copy are not free.
+/// Gives each dead worker the newcomer that has its copy already, else the one that is wished, if
+/// it is free, else the lowest one; newcomers that have a dead worker's copy are not free.
 fn assign(
     dead: &[Worker],
     newcomers: &[&Identity],

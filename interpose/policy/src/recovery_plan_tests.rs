@@ -132,7 +132,8 @@ fn an_epoch_that_the_dead_may_have_committed_counts_if_all_others_have_it_whole(
     assert_eq!(make(&all, 3, 1).unwrap().epoch, Epoch(4));
     let not_all = [whole(worker(0, 0, 3), 4), worker(1, 1, 3), newcomer(3)];
     assert_eq!(make(&not_all, 3, 1).unwrap().epoch, Epoch(3));
-    // Worker 2, which is dead as well, may have been the only one who knew that worker 1 had not got so far.
+    // Worker 2, which is dead as well, may have been the only one who knew that worker 1 had not
+    // got so far.
     let no_holder = [
         whole(worker(0, 0, 3), 4),
         whole(worker(3, 3, 3), 4),
@@ -552,7 +553,8 @@ fn with_parity_all_others_of_the_group_are_needed() {
         newcomer(6),
     ];
     assert_eq!(parity(&living), Err(gone(0, vec![(Worker(2), Gone::Dead)])));
-    // A successor that has all that the dead member had is as good as that, one without the parity is not.
+    // A successor that has all that the dead member had is as good as that, one without the parity
+    // is not.
     let living = |layers| {
         let successor = holding(5, 2, layers, 5);
         [
@@ -591,7 +593,8 @@ fn with_parity_all_others_of_the_group_are_needed() {
     );
 }
 
-/// Whatever is wished, the plan has each part once and each newcomer once, and only living idle ones.
+/// Whatever is wished, the plan has each part once and each newcomer once, and only living idle
+/// ones.
 #[test]
 fn a_wish_counts_if_it_is_possible() {
     let living = [

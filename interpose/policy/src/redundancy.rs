@@ -1,8 +1,10 @@
-//! Who keeps what of whom, so that a dead worker can be brought back: a pure function of where the workers are.
+//! Who keeps what of whom, so that a dead worker can be brought back: a pure function of where the
+//! workers are.
 //!
-//! A worker's *holders* are placed in *layers*: in each layer every worker has one holder, and is the holder of one other, its
-//! *partner*. With whole copies, each holder has one; any of them is enough. With parity, a worker and its holders are a
-//! group ([`groups`]); each holder has what belongs to one layer in its parity, and all of them are needed.
+//! A worker's *holders* are placed in *layers*: in each layer every worker has one holder, and is
+//! the holder of one other, its *partner*. With whole copies, each holder has one; any of them is
+//! enough. With parity, a worker and its holders are a group ([`groups`]); each holder has what
+//! belongs to one layer in its parity, and all of them are needed.
 
 pub mod groups;
 

@@ -14,6 +14,7 @@ use crate::{
 };
 use std::ffi::{CStr, CString, c_char, c_int};
 use understudy_abi::{ABI_VERSION, BootInfo, EntryPoints, exit};
+use understudy_catalogue::message;
 use understudy_mpi::{cancellation, library};
 use understudy_numbers::{Epoch, ProcessNumber};
 use understudy_settings::{Config, Static, Threads, refusal, unknown};
@@ -151,9 +152,7 @@ fn refuse(refused: &Refusal) -> c_int {
 
 fn start(rt: &Runtime) -> Result<(), String> {
     if info().version != ABI_VERSION {
-        return Err(
-            "libunderstudy.so and libunderstudy_runtime.so are of different versions".into(),
-        );
+        return Err(message::LIBRARY_VERSIONS.into());
     }
     start_log();
     sys::tell_panics();
@@ -182,9 +181,7 @@ fn start(rt: &Runtime) -> Result<(), String> {
     let symbols =
         unsafe { std::slice::from_raw_parts(info().data_symbols, info().data_symbol_count) };
     if symbols.len() != crate::generated::DATA_COUNT {
-        return Err(
-            "libunderstudy.so and libunderstudy_runtime.so are of different versions".into(),
-        );
+        return Err(message::LIBRARY_VERSIONS.into());
     }
     handles::connect(rt, symbols, understudy_mpi::abi::object);
     abi::connect(rt);
@@ -228,9 +225,7 @@ fn without_recording(config: &mut Config) -> Result<(), String> {
     };
     config.static_data = Static::Image;
     asked.map_or(Ok(()), |setting| {
-        Err(format!(
-            "{setting} is for programs of Open MPI only; leave it out"
-        ))
+        Err(message::setting_for_open_mpi(setting).to_string())
     })
 }
 
@@ -239,7 +234,7 @@ fn tell_of_unknown_settings() {
     if process() == ProcessNumber(0) && info().quiet == 0 {
         let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
         for stray in unknown(names) {
-            crate::sys::say(format_args!("{stray}"));
+            crate::sys::say(stray);
         }
     }
 }
@@ -282,7 +277,7 @@ impl std::io::Write for Messages {
 fn check_memory() -> Result<(), Refusal> {
     match understudy_formats::private::make_in_memory() {
         Err(refused) if refused.is_planted() => Err(Refusal {
-            reason: format!("{}; {}", refused.consequence(), refused.remedy()),
+            reason: refused.to_string(),
             is_local: true,
         }),
         _ => Ok(()),
@@ -296,9 +291,7 @@ fn check_mpi() -> Result<(), String> {
         return Ok(());
     }
     let Some(rest) = version.strip_prefix("Open MPI v") else {
-        return Err(format!(
-            "the program's MPI is \"{version}\"; only Open MPI 4.1 or later, MPICH, and libraries of the standard ABI are supported"
-        ));
+        return Err(message::mpi_version_unsupported(version).to_string());
     };
     let number = rest.split([',', ' ']).next().unwrap_or("");
     let mut parts = number
@@ -313,15 +306,11 @@ fn check_mpi() -> Result<(), String> {
         // SAFETY: the library has been opened, and has no thread yet.
         return match unsafe { library::scope::add_library() } {
             true => Ok(()),
-            false => Err(format!(
-                "this C library does not let Open MPI {number} open its components beside the program; use Open MPI 5.0.10 or later"
-            )),
+            false => Err(message::components_not_opened(number).to_string()),
         };
     }
     if found < OLDEST_MPI {
-        return Err(format!(
-            "Open MPI {number} is too old; use 4.1 or later (LD_LIBRARY_PATH decides which one is loaded)"
-        ));
+        return Err(message::mpi_too_old(number).to_string());
     }
     Ok(())
 }

@@ -1,7 +1,5 @@
-//! The handlers written by hand, one for each procedure that needs more than its handles translated.
-
-use crate::cell::Entered;
-use crate::recovery::Runtime;
+//! The handlers written by hand, one for each procedure that needs more than its handles
+//! translated.
 
 mod accumulate;
 mod arguments;
@@ -34,6 +32,7 @@ mod persistent;
 mod persistent_collective;
 mod point_to_point;
 mod probe;
+mod process_runtime;
 mod session;
 mod sides;
 mod spawn;
@@ -66,6 +65,7 @@ pub use persistent::*;
 pub use persistent_collective::{init_collective, is_root, local_size, peer_count};
 pub use point_to_point::*;
 pub use probe::*;
+pub use process_runtime::runtime;
 pub use session::*;
 pub use spawn::*;
 pub use tool::*;
@@ -78,12 +78,3 @@ mod generated {
 }
 
 pub use generated::HANDLERS;
-
-static RUNTIME: Entered<Runtime> = Entered::new(Runtime::new());
-
-/// The runtime, for handlers and what else is entered from outside.
-#[inline]
-#[track_caller]
-pub fn runtime() -> &'static Runtime {
-    RUNTIME.get()
-}

@@ -19,6 +19,7 @@ use crate::{
     world,
 };
 use std::time::Instant;
+use understudy_catalogue::message;
 use understudy_formats::events::Kind;
 use understudy_image::capture::{Captured, capture};
 use understudy_numbers::Epoch;
@@ -29,9 +30,7 @@ const LOST: &str = "a copy cannot be sent to another worker";
 /// For tests: damages what this process keeps. In the middle of a transfer that cannot be.
 pub fn damage(rt: &Runtime, victim: Victim) {
     let Some(mut keep) = copies::try_keep(rt) else {
-        sys::say(format_args!(
-            "UNDERSTUDY_FAULT: copies are in use at this point and cannot be damaged; choose another one, as commit.end"
-        ));
+        sys::say(message::COPIES_IN_USE);
         sys::exit_now(understudy_abi::exit::REFUSED)
     };
     let Some(keep) = &mut *keep else { return };
@@ -76,7 +75,7 @@ pub fn take(rt: &Runtime) -> Result<(), Rewound> {
     }
     let state = match user::capture(rt) {
         Ok(state) => state,
-        Err(error) => fail(rt, "the program cannot be saved", &error),
+        Err(error) => fail(rt, message::PROGRAM_NOT_SAVED, &error),
     };
     recompute::check(rt, &state.layout);
     step_back::check(rt);
@@ -101,7 +100,7 @@ pub fn take(rt: &Runtime) -> Result<(), Rewound> {
             own,
         )
     }
-    .unwrap_or_else(|error| fail(rt, "the program's memory cannot be saved", &error));
+    .unwrap_or_else(|error| fail(rt, message::MEMORY_NOT_SAVED, &error));
     copies::expose_only_windows(rt);
     let copy_ns = events::nanoseconds(scan);
     let encoded = copies::encode(rt, &frame, &state);
@@ -172,7 +171,7 @@ fn advance(rt: &Runtime) -> Result<(), Rewound> {
         }
         Some([most, least, ..]) => fail(
             rt,
-            "the workers do not commit the same epoch",
+            message::COMMIT_DIFFERS,
             &std::io::Error::other(format!("{most} and {}", -least)),
         ),
         None => {}

@@ -15,6 +15,7 @@ use crate::{
 };
 use std::ffi::c_int;
 use understudy_abi::exit;
+use understudy_catalogue::message;
 use understudy_formats::events::{EndHow, Kind};
 use understudy_mpi::comm::Extreme;
 use understudy_mpi::real_types::RealComm;
@@ -139,10 +140,7 @@ fn open_disk(rt: &Runtime) -> bool {
 fn no_domain(places: &Places) -> Option<String> {
     let rank = places.without_domain()?;
     let file = told::config().domains.clone().unwrap_or_default();
-    Some(format!(
-        "UNDERSTUDY_DOMAIN: rank {rank} cannot use {}; it must be readable on every node, with lines `host domain`",
-        file.display()
-    ))
+    Some(message::domain_file_unreadable(rank, file.display()).to_string())
 }
 
 /// Workers that would be lost with their domain, as `N of W`; with several nodes the user is told.
@@ -156,20 +154,13 @@ fn tell_copies_at_home(rt: &Runtime, places: &Places) -> String {
         world.worker_count,
     );
     if at_home > 0 && world.protected && world.process == ProcessNumber(0) {
-        let what = match world.redundancy.is_parity() {
-            true => format!(
-                "{at_home} of {workers} workers share their domain with another one of their parity group, since there are fewer domains of their size than workers in a group; they are lost if all of it fails"
-            ),
-            false => format!(
-                "{at_home} of {workers} copies are in the domain of their own worker, since more than half of the workers are there; they are lost if all of it fails"
-            ),
+        let warning = match world.redundancy.is_parity() {
+            true => message::parity_in_own_domain(at_home, workers).to_string(),
+            false => message::copies_in_own_domain(at_home, workers).to_string(),
         };
-        if places.are_several_nodes() {
-            sys::say(format_args!(
-                "{what}; spread the ranks more evenly (see UNDERSTUDY_DOMAIN)"
-            ));
-        } else {
-            log::info!("{what}");
+        match places.are_several_nodes() {
+            true => sys::say(warning),
+            false => log::info!("{warning}"),
         }
     }
     format!("{at_home} of {workers}")
@@ -219,10 +210,7 @@ unsafe extern "C" fn leaving(status: c_int) {
     cut::part(rt);
     world::update(rt, |world| world.finalized = true);
     if status != 0 {
-        sys::say(format_args!(
-            "worker {} ends with status {status}, without MPI_Finalize",
-            worker(rt)
-        ));
+        sys::say(message::worker_ends_without_finalize(worker(rt), status));
     }
     fault::report();
     events::emit(Kind::End {

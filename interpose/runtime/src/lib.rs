@@ -18,63 +18,26 @@
 //!
 //! docs/ARCHITECTURE.md has them from the top down; imports point downwards.
 
-pub mod abi;
-pub mod arch;
-pub mod attention;
 pub mod boot;
 pub mod calls;
-pub mod cell;
 pub mod checkpoint;
-pub mod clock;
 pub mod completion;
-pub mod copies;
 pub mod cut;
-pub mod daemon;
-mod disk;
-pub mod domains;
 pub mod drain;
-pub mod early;
-pub mod ending;
 pub mod entry;
-pub mod errors;
-pub mod events;
-pub mod exposure;
-pub mod fatal;
-pub mod fault;
-pub mod gather;
-pub mod handles;
-mod headroom;
 pub mod job;
-pub mod journal;
-pub mod kernel_state;
-pub mod marks;
-pub mod objects;
-pub mod overdue;
-pub mod own_messages;
-mod packed;
-pub mod peers;
-pub mod posting;
 pub mod protection;
 pub mod raise;
-pub mod recompute;
-pub mod recovery;
-pub mod rehearsal;
-pub mod rendezvous;
-pub mod renewal;
-pub mod requests;
-pub mod rounds;
-pub mod schedule;
-pub mod shim;
 mod spare;
-pub mod step_back;
-pub mod sys;
-pub mod told;
-pub mod unwinder;
-pub mod user;
-pub mod world;
 
-/// Generated from the call table.
-#[allow(unsafe_code, missing_docs)]
-pub mod generated {
-    include!("generated/procedures.rs");
-}
+use understudy_base::{
+    arch, attention, cell, errors, events, fault, gather, generated, shim, sys, told,
+};
+use understudy_copies::{
+    clock, copies, ending, headroom, marks, overdue, recompute, schedule, step_back,
+};
+use understudy_job::{daemon, disk, domains, own_messages, renewal, rounds, world};
+use understudy_journal::journal;
+use understudy_objects::{abi, early, exposure, handles, objects, posting, rendezvous, requests};
+use understudy_program::{fatal, user};
+use understudy_recovery::{attempt, recovery, rehearsal};

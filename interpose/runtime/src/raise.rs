@@ -15,8 +15,10 @@ use crate::objects::{comm, objects, window};
 use crate::recovery::Runtime;
 use crate::{ending, recovery, sys};
 use std::ffi::c_int;
+use std::fmt::Display;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use understudy_catalogue::message;
 use understudy_mpi::{call, library};
 
 /// What the standard calls *raising*: `rc` is the outcome of `procedure`; an error goes to the error handler of `comm`, or where there
@@ -106,18 +108,14 @@ pub fn raise_on(rt: &Runtime, procedure: Proc, rc: c_int, object: Object) -> c_i
                 return SUCCESS;
             }
         }
-        Action::Fatal | Action::Abort => fatal(
-            rt,
-            procedure,
-            rc,
-            "the error handler is MPI_ERRORS_ARE_FATAL",
-        ),
-        Action::Throw => fatal(
-            rt,
-            procedure,
-            rc,
-            "exceptions of the C++ bindings are not supported",
-        ),
+        Action::Fatal | Action::Abort => {
+            let error = message::error_is_fatal(procedure.name(), text(rt, rc));
+            fatal(rt, rc, error)
+        }
+        Action::Throw => {
+            let error = message::cxx_exceptions(procedure.name(), text(rt, rc));
+            fatal(rt, rc, error)
+        }
     }
     rc
 }
@@ -130,12 +128,8 @@ fn text(rt: &Runtime, rc: c_int) -> String {
     }
 }
 
-fn fatal(rt: &Runtime, procedure: Proc, rc: c_int, why: &str) -> ! {
-    sys::say(format_args!(
-        "{} failed: {}; {why}, the job ends",
-        procedure.name(),
-        text(rt, rc)
-    ));
+fn fatal(rt: &Runtime, rc: c_int, error: impl Display) -> ! {
+    sys::say(error);
     ending::abort(rt, rc)
 }
 
@@ -149,11 +143,7 @@ fn tell_unsupported(procedure: Proc) {
     static SAID: [AtomicBool; crate::generated::PROC_COUNT] =
         [const { AtomicBool::new(false) }; crate::generated::PROC_COUNT];
     if !SAID[procedure as usize].swap(true, Ordering::Relaxed) {
-        log::error!(
-            "{} is not supported under protection and fails with MPI_ERR_UNSUPPORTED_OPERATION; \
-             run the program with UNDERSTUDY_DISABLE=1 if it needs it",
-            procedure.name()
-        );
+        log::error!("{}", message::unsupported_procedure(procedure.name()));
     }
 }
 
@@ -162,9 +152,7 @@ pub fn refused(slot: u32) -> c_int {
     let name = SLOT_NAMES
         .get(slot as usize)
         .map_or("?".into(), |name| name.to_string_lossy());
-    log::error!(
-        "{name} is internal to Open MPI and not supported under protection; run the program with UNDERSTUDY_DISABLE=1 if it needs it"
-    );
+    log::error!("{}", message::internal_procedure(name));
     ERR_UNSUPPORTED_OPERATION
 }
 
@@ -173,8 +161,6 @@ pub fn wrong_thread(slot: u32) -> ! {
     let name = SLOT_NAMES
         .get(slot as usize)
         .map_or("?".into(), |name| name.to_string_lossy());
-    sys::say(format_args!(
-        "{name} was called by a thread that did not initialise MPI, in a program that has not asked for MPI_THREAD_SERIALIZED (MPI_Init_thread); run it with UNDERSTUDY_THREADS=serialized"
-    ));
+    sys::say(message::undeclared_thread(name));
     sys::exit_now(understudy_abi::exit::REFUSED)
 }

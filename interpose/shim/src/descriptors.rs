@@ -1,6 +1,7 @@
 //! Descriptors of the runtime side: moved to numbers that the user side never uses.
 //!
-//! The user side's descriptors must have the same numbers in an understudy as in the rank whose part it takes.
+//! The user side's descriptors must have the same numbers in an understudy as in the rank whose
+//! part it takes.
 #![allow(unsafe_code, non_snake_case)]
 
 use crate::table::go_below;

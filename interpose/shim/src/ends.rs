@@ -1,7 +1,8 @@
 //! The MPI library does not end its process as long as it may be taken out of there.
 //!
-//! It may give up since the process manager that serves it has died, or since another process has. In the next generation it is as before MPI_Init:
-//! whoever ends the process here waits for that. The main thread is abandoned in that wait, others are ended.
+//! It may give up since the process manager that serves it has died, or since another process has.
+//! In the next generation it is as before MPI_Init: whoever ends the process here waits for that.
+//! The main thread is abandoned in that wait, others are ended.
 #![allow(unsafe_code)]
 
 use crate::threads::next;
@@ -48,7 +49,8 @@ macro_rules! ends {
             static NEXT: AtomicUsize = AtomicUsize::new(0);
             wait();
             let name = concat!(stringify!($name), "\0").as_bytes();
-            // SAFETY: a string that ends with a zero, and libc's function of this type (abort(3) takes nothing, and does not see what it gets).
+            // SAFETY: a string that ends with a zero, and libc's function of this type (abort(3)
+            // takes nothing, and does not see what it gets).
             unsafe {
                 let name = core::ffi::CStr::from_bytes_with_nul_unchecked(name);
                 let next: unsafe extern "C" fn(c_int) -> ! = transmute(next(&NEXT, name));

@@ -1,8 +1,9 @@
 //! MPICH's waits give way.
 //!
-//! MPICH looks for messages in a loop and never lets another process run, so ranks that share a core advance by a scheduler's
-//! time slice at a time. It looks by calling UCX; when that has found nothing for a while, the processor is yielded here
-//! ([`crate::waits`]). Without UCX nothing changes.
+//! MPICH looks for messages in a loop and never lets another process run, so ranks that share a
+//! core advance by a scheduler's time slice at a time. It looks by calling UCX; when that has found
+//! nothing for a while, the processor is yielded here ([`crate::waits`]). Without UCX nothing
+//! changes.
 #![allow(unsafe_code)]
 
 use crate::waits::{give_way, look};
@@ -26,7 +27,8 @@ pub static REAL: [(&AtomicUsize, &CStr); 1] = [(&WORKER_PROGRESS, c"ucp_worker_p
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ucp_worker_progress(worker: *mut c_void) -> c_uint {
     static IDLE: AtomicU32 = AtomicU32::new(0);
-    // SAFETY: UCX's function of this type, found when libmpi was loaded, with its caller's argument.
+    // SAFETY: UCX's function of this type, found when libmpi was loaded, with its caller's
+    // argument.
     let found = unsafe {
         let real: unsafe extern "C" fn(*mut c_void) -> c_uint =
             transmute(WORKER_PROGRESS.load(Relaxed));

@@ -2,8 +2,9 @@
 //!
 //! Mappings are the library's, too, and so is what is written on descriptors 1 and 2.
 //!
-//! UCX 1.13, that of Debian 12, maps the arrays of its callback queues so (`ucs_sys_realloc`), past libc's mmap, whose instruction is
-//! patched. The kernel put them among the program's memory, from which a recovery removes what the program has not mapped.
+//! UCX 1.13, that of Debian 12, maps the arrays of its callback queues so (`ucs_sys_realloc`), past
+//! libc's mmap, whose instruction is patched. The kernel put them among the program's memory, from
+//! which a recovery removes what the program has not mapped.
 #![allow(unsafe_code)]
 
 use crate::descriptors::{F_DUPFD, F_DUPFD_CLOEXEC, note};

@@ -1,7 +1,7 @@
 //! The functions of the MPI library that stand behind those that the shim has put before them.
 //!
-//! libmpi calls its own functions through its linkage table, so the shim's are called. A libmpi that does not have one of
-//! them never calls it here.
+//! libmpi calls its own functions through its linkage table, so the shim's are called. A libmpi
+//! that does not have one of them never calls it here.
 #![allow(unsafe_code)]
 
 use crate::progress;

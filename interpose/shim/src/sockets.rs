@@ -1,5 +1,5 @@
-//! Writes of the runtime side never raise SIGPIPE: a peer that dies in mid-write must not kill a survivor, and the
-//! signal's disposition is the program's own affair.
+//! Writes of the runtime side never raise SIGPIPE: a peer that dies in mid-write must not kill a
+//! survivor, and the signal's disposition is the program's own affair.
 #![allow(unsafe_code)]
 
 use crate::streams::own;

@@ -12,8 +12,9 @@ unsafe extern "C" {
     fn setenv(name: *const c_char, value: *const c_char, overwrite: c_int) -> c_int;
 }
 
-/// UCX, which Open MPI brings along, overwrites the entries of libc's mmap and its like with jumps to its own code, past
-/// the patched instruction. Its libraries read these variables as soon as they are loaded.
+/// UCX, which Open MPI brings along, overwrites the entries of libc's mmap and its like with jumps
+/// to its own code, past the patched instruction. Its libraries read these variables as soon as
+/// they are loaded.
 const NO_MEMORY_HOOKS: [(&CStr, &CStr); 3] = [
     (c"UCX_MEM_MMAP_HOOK_MODE", c"none"),
     (c"UCX_MEM_MALLOC_HOOKS", c"n"),
@@ -22,8 +23,8 @@ const NO_MEMORY_HOOKS: [(&CStr, &CStr); 3] = [
 
 /// Variables that are set unless the user has set them.
 ///
-/// libfabric's caches of registrations watch the MPI side's memory functions only: a buffer that the
-/// program unmaps stays registered, and what a network writes there is seen by no checkpoint.
+/// libfabric's caches of registrations watch the MPI side's memory functions only: a buffer that
+/// the program unmaps stays registered, and what a network writes there is seen by no checkpoint.
 const UNLESS_SET: [(&CStr, &CStr); 2] = [
     (c"FI_MR_CACHE_MONITOR", c"disabled"),
     // UCX says that a connection is lost in the program's output, unless the user has another
@@ -70,7 +71,8 @@ pub unsafe extern "C" fn understudy_shim_iterate(
     callback: *const c_void,
     data: *mut c_void,
 ) -> c_int {
-    // SAFETY: handed on to the caller. Not a tail call: ld.so tells the namespace by the address that it returns to.
+    // SAFETY: handed on to the caller. Not a tail call: ld.so tells the namespace by the address
+    // that it returns to.
     let result = unsafe { dl_iterate_phdr(callback, data) };
     core::hint::black_box(result)
 }

@@ -1,7 +1,9 @@
-//! While the program's thread looks at the table of descriptors, or changes it, no other thread has one below.
+//! While the program's thread looks at the table of descriptors, or changes it, no other thread has
+//! one below.
 //!
-//! A new descriptor has the lowest free number until it is lifted. Taken for the program's meanwhile, it would be in a
-//! checkpoint; and a rollback that puts the program's file under that number would make a thread of the library write to it.
+//! A new descriptor has the lowest free number until it is lifted. Taken for the program's
+//! meanwhile, it would be in a checkpoint; and a rollback that puts the program's file under that
+//! number would make a thread of the library write to it.
 #![allow(unsafe_code)]
 
 use crate::time::sleep_briefly;

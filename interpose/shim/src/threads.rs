@@ -1,7 +1,8 @@
 //! Threads of the runtime side: on stacks of their own, and without the program's signals.
 //!
-//! ld.so keeps one cache of thread stacks for all namespaces; a stack that the runtime side leaves there could become a
-//! user-side thread's. A thread whose stack the caller provides is never cached.
+//! ld.so keeps one cache of thread stacks for all namespaces; a stack that the runtime side leaves
+//! there could become a user-side thread's. A thread whose stack the caller provides is never
+//! cached.
 #![allow(unsafe_code)]
 
 use core::ffi::{c_char, c_int, c_void};
@@ -50,8 +51,8 @@ pub fn next(place: &AtomicUsize, name: &core::ffi::CStr) -> usize {
 static CREATE: AtomicUsize = AtomicUsize::new(0);
 const EAGAIN: c_int = 11;
 
-/// pthread_create(3) with an explicit stack. It is not given back when the thread ends: the runtime side has few
-/// threads, and they live as long as the process.
+/// pthread_create(3) with an explicit stack. It is not given back when the thread ends: the runtime
+/// side has few threads, and they live as long as the process.
 ///
 /// # Safety
 /// As pthread_create(3).
@@ -147,8 +148,8 @@ extern "C" fn nothing(_: *mut c_void) -> *mut c_void {
     core::ptr::null_mut()
 }
 
-/// Creates and joins one thread, so that this libc no longer believes the process to be single-threaded: ld.so's lock is
-/// shared with the other libc.
+/// Creates and joins one thread, so that this libc no longer believes the process to be
+/// single-threaded: ld.so's lock is shared with the other libc.
 pub fn make_libc_multithreaded() -> c_int {
     let mut thread = 0;
     let start: extern "C" fn(*mut c_void) -> *mut c_void = nothing;

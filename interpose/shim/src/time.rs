@@ -53,7 +53,8 @@ pub fn sleep_briefly() {
     unsafe { nanosleep(&time, null_mut()) };
 }
 
-/// How often the kernel has let another thread run in place of this one, which was ready, sched_yield(2) included (getrusage(2), ru_nivcsw).
+/// How often the kernel has let another thread run in place of this one, which was ready,
+/// sched_yield(2) included (getrusage(2), ru_nivcsw).
 pub fn preemptions() -> u64 {
     let nothing = Time {
         seconds: 0,

@@ -1,17 +1,19 @@
 //! Waits yield, but not at once, and sleep now and then.
 //!
-//! With `mpi_yield_when_idle` Open MPI calls sched_yield(2) as long as it waits, after every look for messages: a yield takes as long as
-//! ten looks, and a message between two processes that run comes meanwhile. So the first looks of a call that blocks are not followed by one.
-//! A call that only tests yields as the library wants it: it may be one of a loop, which would never yield.
+//! With `mpi_yield_when_idle` Open MPI calls sched_yield(2) as long as it waits, after every look
+//! for messages: a yield takes as long as ten looks, and a message between two processes that run
+//! comes meanwhile. So the first looks of a call that blocks are not followed by one. A call that
+//! only tests yields as the library wants it: it may be one of a loop, which would never yield.
 //!
-//! On Linux 6.18 a few processes that do
-//! nothing else keep a new one from running for ten seconds and more (measured with two cores, five such processes and
-//! `sched_autogroup_enabled`): a relay is such a new process, and so is a launcher's. A wait within one call of MPI is
-//! therefore interrupted by a short sleep every [`SLEEP_PERIOD`] if the kernel has let another thread run on its processor meanwhile,
-//! and one longer than [`LONG`] only looks between two sleeps.
+//! On Linux 6.18 a few processes that do nothing else keep a new one from running for ten seconds
+//! and more (measured with two cores, five such processes and `sched_autogroup_enabled`): a relay
+//! is such a new process, and so is a launcher's. A wait within one call of MPI is therefore
+//! interrupted by a short sleep every [`SLEEP_PERIOD`] if the kernel has let another thread run on
+//! its processor meanwhile, and one longer than [`LONG`] only looks between two sleeps.
 //!
-//! More sleep would cost too much: a message is only seen after several looks, so that an agreement of five processes on two
-//! cores, which takes 5 ms when they yield, takes 100 to 460 ms when each look is followed by a sleep.
+//! More sleep would cost too much: a message is only seen after several looks, so that an agreement
+//! of five processes on two cores, which takes 5 ms when they yield, takes 100 to 460 ms when each
+//! look is followed by a sleep.
 #![allow(unsafe_code)]
 
 use crate::threads::next;
@@ -26,9 +28,11 @@ use understudy_abi::wait::{BLOCKS, LOOKED, RETURNS};
 
 /// So many looks of a call that waits for memory of others are not followed by a yield: about 1 µs.
 const SPINS: u32 = 16;
-/// So many of a call that blocks: with 64 of them four ranks that shared two processors took 9 % longer, since nobody comes to answer meanwhile.
+/// So many of a call that blocks: with 64 of them four ranks that shared two processors took 9 %
+/// longer, since nobody comes to answer meanwhile.
 const BLOCKING_SPINS: u32 = 4;
-/// One in so many calls that a program may repeat until something has changed yields at its first look.
+/// One in so many calls that a program may repeat until something has changed yields at its first
+/// look.
 const IN_A_ROW: u32 = 16;
 /// One look in so many is timed: a look at the clock takes half as long as a look for messages.
 const TIMED: u32 = 8;
@@ -43,13 +47,15 @@ const LONG: u64 = 1_000_000_000;
 
 /// What the call of MPI waits for ([`understudy_abi::wait`]).
 static CALL: AtomicPtr<AtomicU8> = AtomicPtr::new(null_mut());
-/// How many looks of the call have been in vain. A call that does not block begins behind the first ones.
+/// How many looks of the call have been in vain. A call that does not block begins behind the first
+/// ones.
 static LOOKS: AtomicU32 = AtomicU32::new(SPINS);
 /// When the call has looked a few times, in nanoseconds.
 static SINCE: AtomicU64 = AtomicU64::new(0);
 /// When it sleeps next.
 static NEXT_SLEEP: AtomicU64 = AtomicU64::new(0);
-/// How often the kernel had let others run in place of the thread that waits, at the last sleep or at what came instead.
+/// How often the kernel had let others run in place of the thread that waits, at the last sleep or
+/// at what came instead.
 static PREEMPTIONS: AtomicU64 = AtomicU64::new(0);
 
 /// Tells the shim where it finds what a call of MPI waits for. Before, everything is one call.
@@ -71,7 +77,8 @@ fn first_look(call: u8) -> u32 {
     }
 }
 
-/// How many looks of this call were in vain before this one. Two threads that look at once may count as one.
+/// How many looks of this call were in vain before this one. Two threads that look at once may
+/// count as one.
 pub fn look() -> u32 {
     // SAFETY: null, or a byte that lives as long as the process.
     let call = unsafe { CALL.load(Relaxed).as_ref() };
@@ -99,8 +106,9 @@ fn is_time_to_sleep(looks: u32) -> bool {
     now >= NEXT_SLEEP.load(Relaxed)
 }
 
-/// Sleeps if others want the processor or the wait is long, and says when to do so again. A sleep is paid twice, by the one who
-/// sends to this process as well: without others, 1 MiB by MPI_Accumulate to memory of a program took 1.3 times as long.
+/// Sleeps if others want the processor or the wait is long, and says when to do so again. A sleep
+/// is paid twice, by the one who sends to this process as well: without others, 1 MiB by
+/// MPI_Accumulate to memory of a program took 1.3 times as long.
 fn sleep() {
     let is_long = now() - SINCE.load(Relaxed) >= LONG;
     let preemptions = preemptions();
@@ -128,7 +136,8 @@ pub fn give_way(looks: u32) -> c_int {
 pub extern "C" fn sched_yield() -> c_int {
     match look() {
         0..SPINS => {
-            // Without it, MPI_Put of 8 bytes and a flush took 1.4 times as long: looks in haste are in the way of the answer.
+            // Without it, MPI_Put of 8 bytes and a flush took 1.4 times as long: looks in haste are
+            // in the way of the answer.
             spin_loop();
             0
         }

@@ -1,4 +1,4 @@
-//! Writes the generated source files, which are checked in.
+//! Writes the generated files, which are checked in.
 //!
 //! ```text
 //! make generate
@@ -7,9 +7,9 @@
 use std::path::Path;
 
 fn main() -> std::io::Result<()> {
-    let interpose = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     for file in understudy_table::generated_files() {
-        let path = interpose.join(file.path);
+        let path = root.join(file.path);
         if let Some(directory) = path.parent() {
             std::fs::create_dir_all(directory)?;
         }

@@ -79,7 +79,8 @@ fn enumeration(out: &mut String, name: &str, doc: &str, variants: &[(&str, &str)
     let names: Vec<&str> = variants.iter().map(|(_, variant)| *variant).collect();
     let _ = writeln!(
         out,
-        "/// {doc}\n#[allow(missing_docs)]\n#[derive(Clone, Copy, Debug, PartialEq, Eq)]\npub enum {name} {{ {} }}\n",
+        "/// {doc}\n#[allow(missing_docs)]\n#[derive(Clone, Copy, Debug, PartialEq, Eq)]\npub \
+         enum {name} {{ {} }}\n",
         names.join(", ")
     );
 }
@@ -91,7 +92,8 @@ fn handles(out: &mut String, rows: &[Vec<&str>], column: usize) {
             let value = number(value);
             let _ = writeln!(
                 out,
-                "        Predefined {{ kind: HandleKind::{}, symbol: c\"{symbol}\", value: {value:#x} }}, // {name}",
+                "        Predefined {{ kind: HandleKind::{}, symbol: c\"{symbol}\", value: \
+                 {value:#x} }}, // {name}",
                 kind.name()
             );
         }
@@ -172,7 +174,8 @@ pub(crate) fn source(text: &str) -> String {
     for (column, constant, name) in OTHERS {
         let _ = writeln!(
             out,
-            "/// What differs between Open MPI and {name}.\npub static {constant}: Abi = Abi {{\n    name: \"{name}\","
+            "/// What differs between Open MPI and {name}.\npub static {constant}: Abi = Abi {{\n    \
+             name: \"{name}\","
         );
         let layout = |name: &str| {
             of_kind(&rows, "Layout", column)
@@ -182,7 +185,8 @@ pub(crate) fn source(text: &str) -> String {
         };
         let _ = writeln!(
             out,
-            "    handle: {},\n    status: StatusLayout {{ size: {}, source: {}, tag: {}, error: {}, bytes: {} }},",
+            "    handle: {},\n    status: StatusLayout {{ size: {}, source: {}, tag: {}, error: \
+             {}, bytes: {} }},",
             layout("HANDLE"),
             layout("STATUS"),
             layout("STATUS_SOURCE"),

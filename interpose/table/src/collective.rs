@@ -31,18 +31,21 @@ fn head(out: &mut String, procedure: &Procedure) {
     let parameters = types::parameter_list(procedure, Side::Virt);
     let _ = writeln!(
         out,
-        "    pub unsafe extern \"C\" fn h_{}({parameters}) -> c_int {{\n        let rt = crate::calls::runtime();",
+        "    pub unsafe extern \"C\" fn h_{}({parameters}) -> c_int {{\n        let rt = \
+         crate::calls::runtime();",
         procedure.name
     );
 }
 
-/// The end of a handler: `rc` is an expression of what `recovery::check` makes of the real procedure's.
+/// The end of a handler: `rc` is an expression of what `recovery::check` makes of the real
+/// procedure's.
 fn tail(out: &mut String, procedure: &Procedure, rc: &str, after: &str) {
     let (name, comm) = (&procedure.name, comm(procedure));
     let _ = write!(
         out,
-        "        let rc = match {rc} {{\n            Ok(rc) => rc,\n            Err(_) => return 0,\n        }};\n\
-         {after}        crate::raise::finish(rt, Proc::{name}, rc, Some({comm}))\n    }}\n\n"
+        "        let rc = match {rc} {{\n            Ok(rc) => rc,\n            Err(_) => return \
+         0,\n        }};\n{after}        crate::raise::finish(rt, Proc::{name}, rc, \
+         Some({comm}))\n    }}\n\n"
     );
 }
 
@@ -64,7 +67,8 @@ fn note_first(procedure: &Procedure, comm: &str) -> String {
     let op =
         find(|it| it.kind == ParamKind::Op).map_or("None".to_owned(), |op| format!("Some({op})"));
     format!(
-        "        if rc == 0 {{\n            crate::objects::comm::firsts::note(rt, {comm}, Proc::{name}, {has_some}, {op});\n        }}\n"
+        "        if rc == 0 {{\n            crate::objects::comm::firsts::note(rt, {comm}, \
+         Proc::{name}, {has_some}, {op});\n        }}\n"
     )
 }
 
@@ -77,7 +81,8 @@ pub(crate) fn blocking(out: &mut String, procedure: &Procedure) {
     head(out, procedure);
     let _ = writeln!(
         out,
-        "        if crate::cut::collective(rt, {comm}).is_err() {{\n            return 0;\n        }}"
+        "        if crate::cut::collective(rt, {comm}).is_err() {{\n            return 0;\n        \
+         }}"
     );
     out.push_str(SAFETY);
     let after = format!(
@@ -121,13 +126,15 @@ pub(crate) fn nonblocking(out: &mut String, procedure: &Procedure) {
         _ => "None".to_owned(),
     };
     let after = format!(
-        "        if rc == 0 {{\n            let added = crate::requests::add_collective(rt, {comm}, {reduces}, real_request);\n\
-         \x20           // SAFETY: the program's argument.\n            unsafe {{ {request}.write(added) }};\n        }}\n"
+        "        if rc == 0 {{\n            let added = crate::requests::add_collective(rt, \
+         {comm}, {reduces}, real_request);\n\x20           // SAFETY: the program's argument.\n            \
+         unsafe {{ {request}.write(added) }};\n        }}\n"
     );
     tail(out, procedure, &rc, &after);
 }
 
-/// How many elements of an array of the program's the library may look at; nothing: the standard lets this process leave it open.
+/// How many elements of an array of the program's the library may look at; nothing: the standard
+/// lets this process leave it open.
 fn looked_at(procedure: &Procedure, parameter: &Parameter) -> (&'static str, &'static str) {
     let length = match parameter.length.as_deref() {
         Some("indegree") => "crate::objects::comm::degrees(rt, comm).0 as usize",
@@ -153,7 +160,8 @@ fn recorded(procedure: &Procedure, parameter: &Parameter) -> String {
     let array = |kind: &str| {
         let (length, condition) = looked_at(procedure, parameter);
         format!(
-            "if {condition} {{ Argument::{kind}({name}.cast(), {length}) }} else {{ Argument::Word({name} as u64) }}"
+            "if {condition} {{ Argument::{kind}({name}.cast(), {length}) }} else {{ \
+             Argument::Word({name} as u64) }}"
         )
     };
     match parameter.c_type.as_str() {
@@ -185,9 +193,9 @@ pub(crate) fn persistent(out: &mut String, procedure: &Procedure) {
         .collect();
     let _ = write!(
         out,
-        "{SAFETY}        unsafe {{\n\
-         \x20           let arguments = vec![{}];\n\
-         \x20           crate::calls::init_collective(rt, Proc::{name}, {comm}, arguments, request)\n        }}\n    }}\n\n",
+        "{SAFETY}        unsafe {{\n\x20           let arguments = vec![{}];\n\x20           \
+         crate::calls::init_collective(rt, Proc::{name}, {comm}, arguments, request)\n        \
+         }}\n    }}\n\n",
         recorded.join(", ")
     );
 }
@@ -203,13 +211,14 @@ pub(crate) fn initialisers(out: &mut String, table: &Table) {
     };
     let _ = write!(
         out,
-        "\n/// Makes a persistent request from its arguments, one word each; nothing for procedures whose requests have no recipes.\n\
-         ///\n/// # Safety\n/// They must be those of the procedure: real handles, and arrays that outlive the request.\n\
-         #[allow(unsafe_code, clippy::too_many_lines)]\n\
-         pub unsafe fn make_request(\n    procedure: Proc,\n    words: &[u64],\n    request: *mut understudy_mpi::real_types::RealRequest,\n\
-         ) -> Option<core::ffi::c_int> {{\n\
-         \x20   use core::ffi::{{c_int, c_void}};\n    use understudy_mpi::real_types::*;\n\
-         \x20   // SAFETY: handed on to the caller.\n    Some(unsafe {{\n        match procedure {{\n"
+        "\n/// Makes a persistent request from its arguments, one word each; nothing for \
+         procedures whose requests have no recipes.\n///\n/// # Safety\n/// They must be those of \
+         the procedure: real handles, and arrays that outlive the request.\n#[allow(unsafe_code, \
+         clippy::too_many_lines)]\npub unsafe fn make_request(\n    procedure: Proc,\n    words: \
+         &[u64],\n    request: *mut understudy_mpi::real_types::RealRequest,\n) -> \
+         Option<core::ffi::c_int> {{\n\x20   use core::ffi::{{c_int, c_void}};\n    use \
+         understudy_mpi::real_types::*;\n\x20   // SAFETY: handed on to the caller.\n    \
+         Some(unsafe {{\n        match procedure {{\n"
     );
     let rows = table.procedures.iter();
     for procedure in rows.filter(|procedure| {

@@ -1,7 +1,8 @@
-//! The edges between ABIs: for each procedure a function that translates its arguments, calls, and translates back.
+//! The edges between ABIs: for each procedure a function that translates its arguments, calls, and
+//! translates back.
 //!
-//! It is generic in `E: Edge` (`understudy_mpi::abi`), which says who calls whom: a program the runtime, or the runtime the
-//! real library.
+//! It is generic in `E: Edge` (`understudy_mpi::abi`), which says who calls whom: a program the
+//! runtime, or the runtime the real library.
 
 use crate::abi::domain;
 use crate::kind::ParamKind;
@@ -91,7 +92,8 @@ enum Translation {
     None,
     /// The value of this expression.
     Value(String),
-    /// An object made by this expression, whose `place` is passed, and which is told of the outcome.
+    /// An object made by this expression, whose `place` is passed, and which is told of the
+    /// outcome.
     Object(String),
 }
 
@@ -185,7 +187,7 @@ fn is_plain(procedure: &Procedure) -> bool {
     returned(procedure).is_none() && procedure.parameters.iter().all(is_same)
 }
 
-fn function(out: &mut String, slot: usize, procedure: &Procedure) {
+fn function(out: &mut String, table: &Table, slot: usize, procedure: &Procedure) {
     // What is refused looks at no argument.
     let parameters: &[Parameter] = match procedure.source {
         Source::Refused => &[],
@@ -201,9 +203,9 @@ fn function(out: &mut String, slot: usize, procedure: &Procedure) {
     let name = &procedure.name;
     let _ = writeln!(
         out,
-        "    pub unsafe extern \"C\" fn {name}<E: Edge>({typed}) -> {result} {{\n\
-         \x20       // SAFETY: the caller's arguments, translated, for the procedure of this slot.\n        unsafe {{\n\
-         \x20           let _guard = E::guard();"
+        "    pub unsafe extern \"C\" fn {name}<E: Edge>({typed}) -> {result} {{\n\x20       // \
+         SAFETY: the caller's arguments, translated, for the procedure of this slot.\n        \
+         unsafe {{\n\x20           let _guard = E::guard();"
     );
     if copies_status(procedure) {
         let [from, to] = [0, 1].map(|index| identifier(&parameters[index]));
@@ -246,13 +248,16 @@ fn function(out: &mut String, slot: usize, procedure: &Procedure) {
         .collect();
     let _ = writeln!(
         out,
-        "            let callee: unsafe extern \"C\" fn({types}) -> {result} = core::mem::transmute(E::callee({slot}));\n\
-         \x20           let result = callee({});",
+        "            let callee: unsafe extern \"C\" fn({types}) -> {result} = \
+         core::mem::transmute(E::callee({slot}));\n\x20           let result = callee({});",
         arguments.join(", ")
     );
     if let Some(expression) = returned(procedure) {
         if result == "c_int" {
-            out.push_str("            if E::is_void(result) {\n                return result;\n            }\n");
+            out.push_str(
+                "            if E::is_void(result) {\n                return result;\n            \
+                }\n",
+            );
             out.push_str("            let is_success = result == 0;\n");
         } else {
             out.push_str("            let is_success = true;\n");
@@ -273,9 +278,17 @@ fn function(out: &mut String, slot: usize, procedure: &Procedure) {
                 .parameters
                 .iter()
                 .any(|parameter| parameter.kind == ParamKind::BigCount);
+            let envelope = match is_large {
+                true => "MPI_Type_get_envelope_c",
+                false => "MPI_Type_get_envelope",
+            };
+            let mut names = table.procedures.iter().map(|procedure| &procedure.name);
+            let envelope = names.position(|name| *name == envelope);
+            let envelope = envelope.expect("a procedure of the standard");
             let _ = writeln!(
                 out,
-                "            contents::<E>(v_datatype, array_of_integers, is_success, {is_large});"
+                "            contents::<E>(v_datatype, array_of_integers, is_success, \
+                 {is_large}, {envelope});"
             );
         }
         let _ = writeln!(out, "            {expression}");
@@ -319,9 +332,10 @@ fn foreign_calls(out: &mut String, table: &Table) {
 /// The functions, and the table of those of an edge.
 pub(crate) fn source(table: &Table) -> String {
     let mut out = String::from(
-        "/// A function for each procedure that is not the same in all ABIs.\n\
-         #[allow(non_snake_case, clippy::too_many_arguments, clippy::missing_safety_doc, clippy::let_unit_value, clippy::let_and_return)]\n\
-         mod procedures {\n    use super::*;\n\n",
+        "/// A function for each procedure that is not the same in all \
+         ABIs.\n#[allow(non_snake_case, clippy::too_many_arguments, clippy::missing_safety_doc, \
+         clippy::let_unit_value, clippy::let_and_return)]\nmod procedures {\n    use \
+         super::*;\n\n",
     );
     for (slot, procedure) in table
         .procedures
@@ -329,7 +343,7 @@ pub(crate) fn source(table: &Table) -> String {
         .enumerate()
         .filter(|(_, procedure)| !is_plain(procedure))
     {
-        function(&mut out, slot, procedure);
+        function(&mut out, table, slot, procedure);
     }
     let _ = writeln!(
         out,
@@ -349,20 +363,5 @@ pub(crate) fn source(table: &Table) -> String {
     }
     out.push_str("    ]\n}\n");
     foreign_calls(&mut out, table);
-    for (name, constant) in [
-        ("MPI_Type_get_envelope", "TYPE_GET_ENVELOPE"),
-        ("MPI_Type_get_envelope_c", "TYPE_GET_ENVELOPE_C"),
-    ] {
-        let slot = table
-            .procedures
-            .iter()
-            .position(|procedure| procedure.name == name);
-        let slot = slot.expect("a procedure of the standard");
-        let _ = writeln!(
-            out,
-            "\n/// The slot of a procedure that tells how a datatype was made.\n\
-             pub(super) const {constant}: usize = {slot};"
-        );
-    }
     out
 }

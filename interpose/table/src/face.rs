@@ -4,8 +4,8 @@ use crate::model::{Data, Flag, Policy, Procedure, Table};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// A thunk has no frame: it changes neither the stack nor a register that an argument is in, so that the unwinder needs
-/// no description of it.
+/// A thunk has no frame: it changes neither the stack nor a register that an argument is in, so
+/// that the unwinder needs no description of it.
 const THUNKS_MACRO: &str = r#"
 macro_rules! thunks {
     ($($slot:literal $class:literal $($name:ident)+;)*) => { $($(
@@ -50,10 +50,10 @@ pub(crate) fn source(table: &Table) -> String {
 pub(crate) fn counts(out: &mut String, table: &Table) {
     let _ = write!(
         out,
-        "/// Number of slots.\npub const SLOT_COUNT: usize = {};\n\
-         /// Number of slots that are MPI procedures; they come first.\npub const PROC_COUNT: usize = {};\n\
-         /// Number of exported objects.\npub const DATA_COUNT: usize = {};\n\
-         /// Words of stack arguments that each entry copies.\npub const STACK_WORDS: [usize; {}] = {STACK_WORDS:?};\n",
+        "/// Number of slots.\npub const SLOT_COUNT: usize = {};\n/// Number of slots that are \
+         MPI procedures; they come first.\npub const PROC_COUNT: usize = {};\n/// Number of \
+         exported objects.\npub const DATA_COUNT: usize = {};\n/// Words of stack arguments that \
+         each entry copies.\npub const STACK_WORDS: [usize; {}] = {STACK_WORDS:?};\n",
         table.slot_count(),
         table.procedures.len(),
         table.data.len(),
@@ -61,7 +61,8 @@ pub(crate) fn counts(out: &mut String, table: &Table) {
     );
 }
 
-/// Words of stack arguments that the entries copy: none, those of up to eight arguments, those of the longest list.
+/// Words of stack arguments that the entries copy: none, those of up to eight arguments, those of
+/// the longest list.
 const STACK_WORDS: [usize; 3] = [0, 2, 8];
 /// Arguments that are passed in registers (System V ABI for x86-64, 3.2.3).
 const REGISTER_ARGUMENTS: usize = 6;
@@ -103,10 +104,12 @@ fn thunks(out: &mut String, table: &Table) {
         let _ = writeln!(lists[list], "    {slot} {class} {names};");
     }
     let [all, newer, callbacks] = lists;
-    // A program asks by these names what the library has, and MPICH's bindings for Fortran have callbacks of their own.
+    // A program asks by these names what the library has, and MPICH's bindings for Fortran have
+    // callbacks of their own.
     let _ = writeln!(
         out,
-        "{all}}}\n\n#[cfg(feature = \"mpich\")]\nthunks! {{\n{newer}}}\n\n#[cfg(not(feature = \"mpich\"))]\nthunks! {{\n{callbacks}}}\n}}"
+        "{all}}}\n\n#[cfg(feature = \"mpich\")]\nthunks! {{\n{newer}}}\n\n#[cfg(not(feature = \
+         \"mpich\"))]\nthunks! {{\n{callbacks}}}\n}}"
     );
 }
 
@@ -151,14 +154,15 @@ pub(crate) fn names(out: &mut String, table: &Table) {
     out.push_str("];\n");
 }
 
-/// Addresses as the dynamic linker binds them, which is in the program's own file where that has a copy.
+/// Addresses as the dynamic linker binds them, which is in the program's own file where that has a
+/// copy.
 fn addresses(out: &mut String, data: &[Data]) {
     out.push_str(
-        "\n/// Where an exported object is for the program.\n#[repr(transparent)]\n\
-         pub struct DataAddress(pub *mut u8);\n\n\
-         // SAFETY: an address is no access.\nunsafe impl Sync for DataAddress {}\n\n\
-         /// Where each exported object is for the program, be it here or copied to the program's own file.\n\
-         pub static DATA_ADDRESSES: [DataAddress; DATA_COUNT] = [\n",
+        "\n/// Where an exported object is for the program.\n#[repr(transparent)]\npub struct \
+         DataAddress(pub *mut u8);\n\n// SAFETY: an address is no access.\nunsafe impl Sync for \
+         DataAddress {}\n\n/// Where each exported object is for the program, be it here or \
+         copied to the program's own file.\npub static DATA_ADDRESSES: [DataAddress; DATA_COUNT] \
+         = [\n",
     );
     for Data { name, .. } in data {
         let _ = writeln!(out, "    DataAddress(&raw mut objects::{name} as *mut u8),");

@@ -1,8 +1,9 @@
 //! Fortran procedures (MPI 4.1, 19.1) that are made of their C bindings.
 //!
-//! Open MPI's own bindings call its C procedures, which is all that the layer needs. But where a procedure has to do with requests,
-//! callbacks, attributes or new groups, they look into the library's objects, for which the program's handles are no addresses. These are stood in for:
-//! the column `fortran` says which, and whether the binding is generated.
+//! Open MPI's own bindings call its C procedures, which is all that the layer needs. But where a
+//! procedure has to do with requests, callbacks, attributes or new groups, they look into the
+//! library's objects, for which the program's handles are no addresses. These are stood in for: the
+//! column `fortran` says which, and whether the binding is generated.
 
 use crate::kind::ParamKind;
 use crate::model::{Direction, Handle, Parameter, Procedure, Table};
@@ -27,7 +28,10 @@ pub(crate) fn source(table: &Table) -> String {
     generated
         .iter()
         .for_each(|procedure| write_procedure(&mut out, procedure));
-    out.push_str("}\n\nuse crate::{attributes, callbacks, datareps, datatypes, requests, strings};\n\nnames! {\n");
+    out.push_str(
+        "}\n\nuse crate::{attributes, callbacks, datareps, datatypes, requests, \
+        strings};\n\nnames! {\n",
+    );
     for procedure in &table.procedures {
         match procedure.fortran.as_deref() {
             Some(GENERATED) => write_names(&mut out, "procedures", &short(procedure)),
@@ -44,7 +48,8 @@ fn write_names(out: &mut String, module: &str, name: &str) {
     let upper = name.to_uppercase();
     let _ = writeln!(
         out,
-        "    {module}::{name}: mpi_{name} mpi_{name}_ mpi_{name}__ MPI_{upper} pmpi_{name} pmpi_{name}_ pmpi_{name}__ PMPI_{upper} ompi_{name}_f pompi_{name}_f;"
+        "    {module}::{name}: mpi_{name} mpi_{name}_ mpi_{name}__ MPI_{upper} pmpi_{name} \
+         pmpi_{name}_ pmpi_{name}__ PMPI_{upper} ompi_{name}_f pompi_{name}_f;"
     );
 }
 
@@ -99,7 +104,9 @@ fn write_procedure(out: &mut String, procedure: &Procedure) {
         .collect();
     let _ = write!(
         out,
-        "\n    unsafe extern \"C\" {{\n        fn P{}({}) -> c_int;\n    }}\n\n    pub unsafe extern \"C\" fn {name}({}, ierr: *mut c_int) {{\n        // SAFETY: arguments of the program, as the standard says.\n        unsafe {{\n",
+        "\n    unsafe extern \"C\" {{\n        fn P{}({}) -> c_int;\n    }}\n\n    pub unsafe \
+         extern \"C\" fn {name}({}, ierr: *mut c_int) {{\n        // SAFETY: arguments of the \
+         program, as the standard says.\n        unsafe {{\n",
         procedure.name,
         declared.join(", "),
         taken.join(", ")

@@ -1,6 +1,6 @@
 //! The kinds of parameters, after the bindings of the MPI 4.1 standard (appendix A).
 
-use crate::model::named;
+use crate::named::named;
 
 named! {
     /// What a parameter means.

@@ -1,8 +1,11 @@
-//! What MPICH's face has besides thunks (`data/mpich.tbl`): procedures for large counts, aliases, and refusals.
+//! What MPICH's face has besides thunks (`data/mpich.tbl`): procedures for large counts, aliases,
+//! and refusals.
 //!
-//! A procedure for large counts is its twin for counts that are an int, called on the program's side of the thunk: the runtime, and all that
-//! it saves and brings back, knows only the twin. Constructors of datatypes, reductions, and other collectives are in the call table instead, with
-//! counts of 64 bits: of more elements than the twin can count they make one. Where that is no way, a count that is too large is an error, and never cut off.
+//! A procedure for large counts is its twin for counts that are an int, called on the program's
+//! side of the thunk: the runtime, and all that it saves and brings back, knows only the twin.
+//! Constructors of datatypes, reductions, and other collectives are in the call table instead, with
+//! counts of 64 bits: of more elements than the twin can count they make one. Where that is no way,
+//! a count that is too large is an error, and never cut off.
 
 use crate::abi::constants;
 use crate::model::{Flag, Procedure, Table};
@@ -81,7 +84,8 @@ const ADDRESSES: [(&str, &str); 2] = [
     ("MPI_Aint_diff", r#""mov rax, rdi", "sub rax, rsi", "ret""#),
 ];
 
-const ALLOW: &str = "#[allow(non_snake_case, missing_docs, unused_mut, clippy::let_and_return, clippy::missing_safety_doc, clippy::too_many_arguments)]\n";
+const ALLOW: &str = "#[allow(non_snake_case, missing_docs, unused_mut, clippy::let_and_return, \
+    clippy::missing_safety_doc, clippy::too_many_arguments)]\n";
 
 /// The source; `abis` is the table of ABIs, for the constants that have to be known.
 pub(crate) fn source(table: &Table, list: &str, abis: &str) -> String {
@@ -93,14 +97,16 @@ pub(crate) fn source(table: &Table, list: &str, abis: &str) -> String {
         .map(|(name, _)| *name)
         .collect();
     let mut out = format!(
-        "/// The names of procedures that are not supported.\npub static UNSUPPORTED: [&str; {}] = {refused:?};\n\n",
+        "/// The names of procedures that are not supported.\npub static UNSUPPORTED: [&str; {}] \
+         = {refused:?};\n\n",
         refused.len()
     );
     constants(&mut out, abis, "MPICH", "not(feature = \"standard\")");
     constants(&mut out, abis, "STANDARD", "feature = \"standard\"");
     let _ = write!(
         out,
-        "/// Those that narrow.\n{ALLOW}mod narrow {{\n    use super::super::large;\n    use crate::thunks::thunks;\n    use core::ffi::c_int;\n"
+        "/// Those that narrow.\n{ALLOW}mod narrow {{\n    use super::super::large;\n    use \
+         crate::thunks::thunks;\n    use core::ffi::c_int;\n"
     );
     for (name, how) in &served {
         if let How::Narrow(twin, what) = how {
@@ -114,7 +120,8 @@ pub(crate) fn source(table: &Table, list: &str, abis: &str) -> String {
     }
     let _ = write!(
         out,
-        "}}\n\n/// All of them under both their names.\n{ALLOW}pub mod names {{{MACROS}\nrefusals! {{\n"
+        "}}\n\n/// All of them under both their names.\n{ALLOW}pub mod names \
+         {{{MACROS}\nrefusals! {{\n"
     );
     for (number, name) in refused.iter().enumerate() {
         let _ = writeln!(out, "    {number} {name}\n    {number} P{name}");
@@ -140,7 +147,8 @@ pub(crate) fn source(table: &Table, list: &str, abis: &str) -> String {
                 for (condition, target) in targets {
                     let _ = writeln!(
                         handles,
-                        "#[cfg({condition})]\nnames! {{\n    {name} {target};\n    P{name} {target};\n}}"
+                        "#[cfg({condition})]\nnames! {{\n    {name} {target};\n    P{name} \
+                         {target};\n}}"
                     );
                 }
                 continue;
@@ -195,7 +203,8 @@ fn narrowed(twin: &Procedure, index: usize, large: &[&str]) -> Narrowed {
     }
 }
 
-/// The datatype that a number counts elements of, if more than an int can count may be one element of another one.
+/// The datatype that a number counts elements of, if more than an int can count may be one element
+/// of another one.
 fn elements_of(twin: &Procedure, index: usize) -> Option<String> {
     let next = twin.parameters.get(index + 1)?;
     (next.c_type == "MPI_Datatype").then(|| identifier(next))
@@ -255,7 +264,8 @@ fn narrowing(out: &mut String, name: &str, twin: &Procedure, large: &[&str]) {
                 let datatype = elements_of(twin, index).expect("it is of this kind");
                 let _ = write!(
                     values,
-                    "            let Some(n_{it}) = large::Elements::new({it}, {datatype}) {otherwise}"
+                    "            let Some(n_{it}) = large::Elements::new({it}, {datatype}) \
+                     {otherwise}"
                 );
                 counted = Some(it.clone());
                 ("i64", "c_int", format!("n_{it}.count"))

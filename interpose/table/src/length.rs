@@ -1,7 +1,8 @@
 //! The lengths of arrays and buffers.
 //!
-//! A length is a product of terms. A term is the name of a parameter (a datatype stands for its extent, an array of
-//! datatypes occurs only in `spanw`), a special word, or a function of parameters.
+//! A length is a product of terms. A term is the name of a parameter (a datatype stands for its
+//! extent, an array of datatypes occurs only in `spanw`), a special word, or a function of
+//! parameters.
 
 /// Words in a length that are no parameter.
 pub const SPECIAL_LENGTHS: [&str; 14] = [

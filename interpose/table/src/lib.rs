@@ -1,12 +1,17 @@
-//! The call table: every procedure and every other symbol that libmpi exports, and the code made from it.
+//! The call table, and the files that are generated from the tables of the workspace.
+//!
+//! The call table has every procedure and every other symbol that libmpi exports.
+//! The catalogue of messages is a table of `ckptd/catalogue`.
 //!
 //! The generated files are checked in, in folders `generated` of the crates that use them;
 //! `make generate` writes them, and a test asserts that they agree with the tables.
 //! Face and runtime come from the same rows, so that both number the slots alike.
 //!
-//! The procedures' meaning is that of the MPI 4.1 standard, the set of symbols that of Open MPI 5.0.11.
+//! The procedures' meaning is that of the MPI 4.1 standard.
+//! The set of symbols is that of Open MPI 5.0.11.
 
 mod abi;
+mod catalogue;
 mod collective;
 mod edge;
 mod face;
@@ -18,6 +23,7 @@ mod length;
 mod line_breaking;
 mod listing;
 mod model;
+mod named;
 mod outcome;
 mod parse;
 mod prelude;
@@ -48,6 +54,9 @@ pub const ABIS: &str = include_str!("../data/abis.tbl");
 /// The text of `mpich.tbl`.
 pub const MPICH: &str = include_str!("../data/mpich.tbl");
 
+/// The catalogue of messages.
+const MESSAGES: &str = include_str!("../../../ckptd/catalogue/data/messages.toml");
+
 /// The table, read once.
 ///
 /// # Panics
@@ -59,44 +68,59 @@ pub fn table() -> &'static Table {
     })
 }
 
-/// A generated source file.
+/// A generated file.
 pub struct GeneratedFile {
-    /// Path from the directory `interpose`.
+    /// Path from the root of the repository.
     pub path: &'static str,
     pub text: String,
 }
 
-/// Returns all generated source files, as they are checked in.
+/// Returns the sources that are generated from the call table.
 ///
 /// # Panics
 /// Panics if the tables that this crate was built with are malformed.
-pub fn generated_files() -> Vec<GeneratedFile> {
+pub fn generated_sources() -> Vec<GeneratedFile> {
     let table = table();
     let files = [
-        ("face/src/generated/thunks.rs", face::source(table)),
         (
-            "face/src/generated/mpich.rs",
+            "interpose/face/src/generated/thunks.rs",
+            face::source(table),
+        ),
+        (
+            "interpose/face/src/generated/mpich.rs",
             large::source(table, MPICH, ABIS),
         ),
         (
-            "fortran/src/generated/procedures.rs",
+            "interpose/fortran/src/generated/procedures.rs",
             fortran::source(table),
         ),
-        ("mpi/src/generated/abis.rs", abi::source(ABIS)),
-        ("mpi/src/generated/edges.rs", edge::source(table)),
-        ("mpi/tests/generated/header.rs", header::source(table, ABIS)),
-        ("mpi/src/generated/real.rs", real::source(table)),
-        ("mpi/src/generated/real_types.rs", prelude::real_types()),
+        ("interpose/mpi/src/generated/abis.rs", abi::source(ABIS)),
+        ("interpose/mpi/src/generated/edges.rs", edge::source(table)),
         (
-            "runtime/src/generated/handlers.rs",
+            "interpose/mpi/tests/generated/header.rs",
+            header::source(table, ABIS),
+        ),
+        ("interpose/mpi/src/generated/real.rs", real::source(table)),
+        (
+            "interpose/mpi/src/generated/real_types.rs",
+            prelude::real_types(),
+        ),
+        (
+            "interpose/runtime/src/generated/handlers.rs",
             runtime::handler_source(table),
         ),
-        ("runtime/src/generated/outputs.rs", outcome::source(table)),
         (
-            "runtime/src/generated/procedures.rs",
+            "interpose/journal/src/generated/outputs.rs",
+            outcome::source(table),
+        ),
+        (
+            "interpose/base/src/generated/procedures.rs",
             runtime::procedure_source(table),
         ),
-        ("runtime/src/generated/virt_types.rs", prelude::virt_types()),
+        (
+            "interpose/objects/src/generated/virt_types.rs",
+            prelude::virt_types(),
+        ),
     ];
     files
         .into_iter()
@@ -107,15 +131,29 @@ pub fn generated_files() -> Vec<GeneratedFile> {
         .collect()
 }
 
-/// A Markdown listing of the procedures with their class and the origin of their handlers.
-pub fn support_table() -> String {
-    listing::markdown(table())
-}
-
-/// A Markdown listing of what MPICH has besides, and what becomes of it.
+/// Returns all generated files, those of the catalogue of messages and documents included.
 ///
 /// # Panics
-/// If a file that this crate was built with is malformed.
-pub fn mpich_table() -> String {
-    listing::mpich(table(), MPICH)
+/// As [`generated_sources`].
+pub fn generated_files() -> Vec<GeneratedFile> {
+    let mut files = generated_sources();
+    let others = [
+        (
+            "ckptd/catalogue/src/generated/message.rs",
+            catalogue::texts(MESSAGES),
+        ),
+        (
+            "ckptd/catalogue/src/generated/table.rs",
+            catalogue::table(MESSAGES),
+        ),
+        ("docs/calls.md", listing::page(table(), MPICH)),
+        ("docs/messages.md", catalogue::page(MESSAGES)),
+    ];
+    files.extend(others.map(|(path, text)| GeneratedFile { path, text }));
+    files
+}
+
+/// Returns the tests that messages name, as `(identifier, test)`.
+pub fn tests_of_messages() -> Vec<(String, String)> {
+    catalogue::tests(MESSAGES)
 }

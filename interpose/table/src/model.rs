@@ -1,33 +1,11 @@
 //! What the table says about a procedure and about the other symbols of libmpi.
 //!
-//! The classes follow the chapters of the MPI 4.1 standard, the kinds of parameters its language-independent bindings
-//! (appendix A), as far as a layer between program and library must tell them apart.
+//! The classes follow the chapters of the MPI 4.1 standard, the kinds of parameters its
+//! language-independent bindings (appendix A), as far as a layer between program and library must
+//! tell them apart.
 
-/// An enum whose variants are written in the table by their names.
-macro_rules! named {
-    ($(#[$doc:meta])* $enum:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal,)+ }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum $enum { $($(#[$vdoc])* $variant,)+ }
-
-        impl $enum {
-            /// Every variant, in order.
-            pub const ALL: &'static [$enum] = &[$($enum::$variant,)+];
-
-            /// The name that the table uses.
-            pub const fn name(self) -> &'static str {
-                match self { $($enum::$variant => $text,)+ }
-            }
-
-            /// The variant of that name.
-            pub fn from_name(name: &str) -> Option<$enum> {
-                match name { $($text => Some($enum::$variant),)+ _ => None }
-            }
-        }
-    };
-}
-
-pub(crate) use named;
+use crate::kind::ParamKind;
+use crate::named::named;
 
 named! {
     /// What a procedure is about.
@@ -206,7 +184,7 @@ pub struct Parameter {
     pub name: String,
     /// C type, arrays written as pointers; `int[3]*` is an array of triples.
     pub c_type: String,
-    pub kind: crate::ParamKind,
+    pub kind: ParamKind,
     /// Which way it goes.
     pub direction: Direction,
     /// Number of elements (of bytes for a buffer, a datatype standing for its extent).
@@ -263,7 +241,8 @@ impl Procedure {
         names
     }
 
-    /// The names that Open MPI 4 has for it, from before MPI 4.0 had persistent collectives; its Fortran bindings call them.
+    /// The names that Open MPI 4 has for it, from before MPI 4.0 had persistent collectives; its
+    /// Fortran bindings call them.
     pub fn older_names(&self) -> Vec<String> {
         match self.name.strip_prefix("MPI_") {
             Some(rest) if self.is(Rule::Older) => {

@@ -61,7 +61,8 @@ fn numbers(procedure: &Procedure, index: usize) -> Option<String> {
     Some(format!("Numbers({index}, {bytes})"))
 }
 
-/// The unit of a buffer that is filled piece by piece (`MPI_Pack`): its length says how much there may be in all.
+/// The unit of a buffer that is filled piece by piece (`MPI_Pack`): its length says how much there
+/// may be in all.
 fn packed(procedure: &Procedure, parameter: &Parameter) -> Option<String> {
     let index = |name: &str| {
         procedure
@@ -80,7 +81,8 @@ fn is_new_window(parameter: &Parameter) -> bool {
 
 /// The unit and the amounts of a length; nothing if it is not known here.
 fn amount(procedure: &Procedure, parameter: &Parameter) -> Option<(String, Vec<String>)> {
-    // Names and values of the tool interface have lengths of many kinds, or none. What others write into a window is not recorded.
+    // Names and values of the tool interface have lengths of many kinds, or none. What others write
+    // into a window is not recorded.
     if procedure.class == Class::Tool || is_new_window(parameter) {
         return None;
     }
@@ -151,7 +153,8 @@ fn output(procedure: &Procedure, argument: usize, parameter: &Parameter) -> Stri
     let later = is_buffer(parameter)
         && (procedure.has(Flag::Nonblocking) || procedure.has(Flag::Persistent));
     format!(
-        "Output {{ argument: {argument}, unit: {unit}, amounts: &[{}], members: {}, later: {later} }}",
+        "Output {{ argument: {argument}, unit: {unit}, amounts: &[{}], members: {}, later: \
+         {later} }}",
         amounts.join(", "),
         members(procedure, parameter)
     )

@@ -7,12 +7,10 @@ fn handle_type(out: &mut String, prefix: &str, whose: &str, handle: Handle) {
     let name = handle.name();
     let _ = write!(
         out,
-        "/// `MPI_{name}` {whose}.\n\
-         #[repr(transparent)]\n\
-         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]\n\
-         pub struct {prefix}{name}(pub *mut core::ffi::c_void);\n\n\
-         // SAFETY: an address that only the real library follows.\nunsafe impl Send for {prefix}{name} {{}}\n\
-         // SAFETY: as above.\nunsafe impl Sync for {prefix}{name} {{}}\n\n"
+        "/// `MPI_{name}` {whose}.\n#[repr(transparent)]\n#[derive(Clone, Copy, PartialEq, Eq, \
+         Hash, Debug)]\npub struct {prefix}{name}(pub *mut core::ffi::c_void);\n\n// SAFETY: an \
+         address that only the real library follows.\nunsafe impl Send for {prefix}{name} \
+         {{}}\n// SAFETY: as above.\nunsafe impl Sync for {prefix}{name} {{}}\n\n"
     );
 }
 
@@ -24,7 +22,8 @@ pub(crate) fn virt_types() -> String {
     out
 }
 
-/// The status' layout: three fields of the standard, then a cancelled flag and a byte count (Open MPI's `mpi.h`).
+/// The status' layout: three fields of the standard, then a cancelled flag and a byte count (Open
+/// MPI's `mpi.h`).
 const STATUS: &str = "\
 /// `MPI_Status`; the same on either side.
 #[repr(C)]
@@ -43,8 +42,8 @@ pub struct Status {
 pub(crate) fn real_types() -> String {
     let kinds: Vec<&str> = Handle::ALL.iter().map(|handle| handle.name()).collect();
     let mut out = format!(
-        "/// Kinds of handles.\n#[allow(missing_docs)]\n#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]\n\
-         pub enum HandleKind {{ {} }}\n\n",
+        "/// Kinds of handles.\n#[allow(missing_docs)]\n#[derive(Clone, Copy, Debug, PartialEq, \
+         Eq, Hash)]\npub enum HandleKind {{ {} }}\n\n",
         kinds.join(", ")
     );
     for &handle in Handle::ALL {

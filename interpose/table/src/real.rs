@@ -1,4 +1,5 @@
-//! How handlers reach the real library's procedures: `real::PMPI_NAME(…)`, through a table of addresses.
+//! How handlers reach the real library's procedures: `real::PMPI_NAME(…)`, through a table of
+//! addresses.
 
 use crate::model::{Handle, Procedure, Table};
 use crate::types::{self, Side};
@@ -68,7 +69,8 @@ fn functions(out: &mut String, table: &Table) {
 
 fn callbacks(out: &mut String) {
     out.push_str(
-        "\n/// Callback types; `H` is the handle that the callback gets.\n#[allow(dead_code)]\npub mod callbacks {\n",
+        "\n/// Callback types; `H` is the handle that the callback \
+         gets.\n#[allow(dead_code)]\npub mod callbacks {\n",
     );
     out.push_str("    use core::ffi::{c_int, c_void};\n    use crate::real_types::Status;\n");
     for (kind, handle, signature) in CALLBACKS {

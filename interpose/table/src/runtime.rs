@@ -62,7 +62,10 @@ fn procedures(out: &mut String, table: &Table) {
     for (slot, procedure) in table.procedures.iter().enumerate() {
         let _ = writeln!(out, "    {} = {slot},", procedure.name);
     }
-    out.push_str("}\n\nimpl Proc {\n    /// All of them, by slot.\n    pub const ALL: [Proc; PROC_COUNT] = [\n");
+    out.push_str(
+        "}\n\nimpl Proc {\n    /// All of them, by slot.\n    pub const ALL: [Proc; \
+        PROC_COUNT] = [\n",
+    );
     for procedure in &table.procedures {
         let _ = writeln!(out, "        Proc::{},", procedure.name);
     }
@@ -213,10 +216,14 @@ fn generic_handler(out: &mut String, procedure: &Procedure) {
 fn generic_handlers(out: &mut String, table: &Table) {
     let _ = writeln!(
         out,
-        "\n/// Handlers that translate handles and call the real procedure.\n{ALLOW}#[allow(unused_unsafe)]\nmod generic {{"
+        "\n/// Handlers that translate handles and call the real \
+         procedure.\n{ALLOW}#[allow(unused_unsafe)]\nmod generic {{"
     );
     imports(out);
-    out.push_str("    use super::{Proc, real};\n    use crate::handles::IN_PLACE;\n    use crate::requests::Argument;\n    use crate::calls::{is_root, local_size, peer_count};\n");
+    out.push_str(
+        "    use super::{Proc, real};\n    use crate::handles::IN_PLACE;\n    use \
+        crate::requests::Argument;\n    use crate::calls::{is_root, local_size, peer_count};\n",
+    );
     template::imports(out, table);
     out.push('\n');
     for procedure in &table.procedures {

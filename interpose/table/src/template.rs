@@ -148,7 +148,8 @@ fn to_fortran(procedure: &Procedure) -> String {
 fn from_fortran(procedure: &Procedure) -> String {
     let kind = format!("HandleKind::{}", converted(procedure).name());
     format!(
-        "Virt{}(from_fortran(rt, {kind}, {}, |index| conversion::exists(rt, {kind}, index), || {}.0))",
+        "Virt{}(from_fortran(rt, {kind}, {}, |index| conversion::exists(rt, {kind}, index), || \
+         {}.0))",
         converted(procedure).name(),
         identifier(&procedure.parameters[0]),
         library_call(procedure, translated)

@@ -25,8 +25,8 @@ impl Side {
     }
 }
 
-/// The callback types: name, handle it gets (its type parameter), Rust type. An error callback has variable arguments
-/// in C, of which none is ever used, and it is called as such a function.
+/// The callback types: name, handle it gets (its type parameter), Rust type. An error callback has
+/// variable arguments in C, of which none is ever used, and it is called as such a function.
 pub(crate) const CALLBACKS: &[(ParamKind, Option<Handle>, &str)] = &[
     (
         ParamKind::UserFunction,
@@ -169,7 +169,8 @@ pub(crate) fn fn_pointer(procedure: &Procedure, side: Side) -> String {
 }
 
 /// Before modules of generated procedures.
-pub(crate) const ALLOW: &str = "#[allow(dead_code, unused_imports, non_snake_case, clippy::too_many_arguments, clippy::missing_safety_doc)]\n";
+pub(crate) const ALLOW: &str = "#[allow(dead_code, unused_imports, non_snake_case, \
+    clippy::too_many_arguments, clippy::missing_safety_doc)]\n";
 
 /// The argument for the real procedure.
 pub(crate) fn translated(parameter: &Parameter) -> String {

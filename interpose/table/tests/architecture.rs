@@ -1,10 +1,11 @@
-//! Rules about the sources of the whole workspace that the compiler does not check. They are described in
-//! docs/ARCHITECTURE.md.
+//! Rules about the sources of the whole workspace that the compiler does not check. They are
+//! described in docs/ARCHITECTURE.md.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// A crate of this workspace: its directory and name, and the crates of this workspace that it may use.
+/// A crate of this workspace: its directory and name, and the crates of this workspace that it may
+/// use.
 struct Rule {
     directory: &'static str,
     name: &'static str,
@@ -33,15 +34,29 @@ const fn face(directory: &'static str, name: &'static str) -> Rule {
     rule(
         directory,
         name,
-        &["understudy-abi", "understudy-elf"],
+        &["understudy-abi", "understudy-elf", "understudy-catalogue"],
         false,
     )
 }
 
 const RULES: &[Rule] = &[
     rule("interpose/abi", "understudy-abi", &[], false),
+    rule(
+        "interpose/base",
+        "understudy-base",
+        &[
+            "understudy-abi",
+            "understudy-formats",
+            "understudy-catalogue",
+            "understudy-mpi",
+            "understudy-numbers",
+            "understudy-settings",
+            "understudy-wire",
+        ],
+        true,
+    ),
     rule("interpose/elf", "understudy-elf", &[], false),
-    rule("interpose/table", "understudy-table", &[], false),
+    rule("interpose/table", "understudy-table", &[], true),
     face("interpose/face", "understudy-face"),
     face("interpose/face-debian", "understudy-face-debian"),
     face("interpose/face-mpich", "understudy-face-mpich"),
@@ -61,9 +76,15 @@ const RULES: &[Rule] = &[
     rule(
         "interpose/mpi",
         "understudy-mpi",
-        &["understudy-abi", "understudy-elf", "understudy-numbers"],
+        &[
+            "understudy-abi",
+            "understudy-elf",
+            "understudy-catalogue",
+            "understudy-numbers",
+        ],
         true,
     ),
+    rule("ckptd/catalogue", "understudy-catalogue", &[], false),
     rule("ckptd/numbers", "understudy-numbers", &[], true),
     rule(
         "ckptd/messages",
@@ -74,19 +95,27 @@ const RULES: &[Rule] = &[
     rule(
         "ckptd/protocol",
         "understudy-protocol",
-        &["understudy-messages", "understudy-numbers"],
+        &[
+            "understudy-catalogue",
+            "understudy-messages",
+            "understudy-numbers",
+        ],
         true,
     ),
     rule(
         "ckptd/formats",
         "understudy-formats",
-        &["understudy-numbers"],
+        &["understudy-catalogue", "understudy-numbers"],
         true,
     ),
     rule(
         "ckptd/relay",
         "understudy-relay",
-        &["understudy-formats", "understudy-numbers"],
+        &[
+            "understudy-formats",
+            "understudy-catalogue",
+            "understudy-numbers",
+        ],
         true,
     ),
     rule(
@@ -102,7 +131,11 @@ const RULES: &[Rule] = &[
     rule(
         "ckptd/settings",
         "understudy-settings",
-        &["understudy-formats", "understudy-wire"],
+        &[
+            "understudy-formats",
+            "understudy-catalogue",
+            "understudy-wire",
+        ],
         true,
     ),
     rule("ckptd/simulator", "understudy-simulator", &[], true),
@@ -122,6 +155,7 @@ const RULES: &[Rule] = &[
         "ckptd/pmi",
         "understudy-pmi",
         &[
+            "understudy-catalogue",
             "understudy-formats",
             "understudy-messages",
             "understudy-numbers",
@@ -134,6 +168,7 @@ const RULES: &[Rule] = &[
         "ckptd/launch",
         "understudy-launch",
         &[
+            "understudy-catalogue",
             "understudy-formats",
             "understudy-messages",
             "understudy-node",
@@ -184,6 +219,7 @@ const RULES: &[Rule] = &[
             "understudy-daemon",
             "understudy-formats",
             "understudy-html",
+            "understudy-catalogue",
             "understudy-launch",
             "understudy-node",
             "understudy-numbers",
@@ -200,13 +236,137 @@ const RULES: &[Rule] = &[
     rule(
         "interpose/image",
         "understudy-image",
-        &["understudy-abi", "understudy-formats", "understudy-numbers"],
+        &[
+            "understudy-abi",
+            "understudy-formats",
+            "understudy-catalogue",
+            "understudy-numbers",
+        ],
         true,
     ),
     rule(
         "interpose/policy",
         "understudy-policy",
-        &["understudy-numbers", "understudy-settings"],
+        &[
+            "understudy-formats",
+            "understudy-numbers",
+            "understudy-settings",
+        ],
+        true,
+    ),
+    rule(
+        "interpose/program",
+        "understudy-program",
+        &[
+            "understudy-abi",
+            "understudy-base",
+            "understudy-catalogue",
+            "understudy-elf",
+            "understudy-formats",
+            "understudy-image",
+            "understudy-mpi",
+            "understudy-numbers",
+            "understudy-policy",
+            "understudy-relay",
+            "understudy-settings",
+            "understudy-wire",
+        ],
+        true,
+    ),
+    rule(
+        "interpose/job",
+        "understudy-job",
+        &[
+            "understudy-abi",
+            "understudy-base",
+            "understudy-catalogue",
+            "understudy-formats",
+            "understudy-image",
+            "understudy-mpi",
+            "understudy-numbers",
+            "understudy-policy",
+            "understudy-program",
+            "understudy-settings",
+            "understudy-wire",
+        ],
+        true,
+    ),
+    rule(
+        "interpose/objects",
+        "understudy-objects",
+        &[
+            "understudy-base",
+            "understudy-catalogue",
+            "understudy-formats",
+            "understudy-image",
+            "understudy-job",
+            "understudy-mpi",
+            "understudy-numbers",
+            "understudy-policy",
+            "understudy-program",
+            "understudy-relay",
+        ],
+        true,
+    ),
+    rule(
+        "interpose/journal",
+        "understudy-journal",
+        &[
+            "understudy-abi",
+            "understudy-base",
+            "understudy-catalogue",
+            "understudy-formats",
+            "understudy-image",
+            "understudy-job",
+            "understudy-numbers",
+            "understudy-objects",
+            "understudy-policy",
+            "understudy-settings",
+        ],
+        true,
+    ),
+    rule(
+        "interpose/copies",
+        "understudy-copies",
+        &[
+            "understudy-abi",
+            "understudy-base",
+            "understudy-catalogue",
+            "understudy-formats",
+            "understudy-image",
+            "understudy-job",
+            "understudy-journal",
+            "understudy-mpi",
+            "understudy-numbers",
+            "understudy-objects",
+            "understudy-policy",
+            "understudy-program",
+            "understudy-relay",
+            "understudy-settings",
+        ],
+        true,
+    ),
+    rule(
+        "interpose/recovery",
+        "understudy-recovery",
+        &[
+            "understudy-abi",
+            "understudy-base",
+            "understudy-catalogue",
+            "understudy-copies",
+            "understudy-formats",
+            "understudy-image",
+            "understudy-job",
+            "understudy-journal",
+            "understudy-mpi",
+            "understudy-numbers",
+            "understudy-objects",
+            "understudy-policy",
+            "understudy-program",
+            "understudy-relay",
+            "understudy-settings",
+            "understudy-wire",
+        ],
         true,
     ),
     rule(
@@ -214,12 +374,20 @@ const RULES: &[Rule] = &[
         "understudy-runtime",
         &[
             "understudy-abi",
+            "understudy-base",
+            "understudy-catalogue",
+            "understudy-copies",
             "understudy-elf",
             "understudy-formats",
             "understudy-image",
+            "understudy-job",
+            "understudy-journal",
             "understudy-mpi",
             "understudy-numbers",
+            "understudy-objects",
             "understudy-policy",
+            "understudy-program",
+            "understudy-recovery",
             "understudy-relay",
             "understudy-settings",
             "understudy-wire",
@@ -251,7 +419,8 @@ fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The dependencies of a manifest, by section (`dependencies`, `build-dependencies`, `dev-dependencies`).
+/// The dependencies of a manifest, by section (`dependencies`, `build-dependencies`,
+/// `dev-dependencies`).
 fn dependencies(manifest: &str) -> BTreeMap<String, BTreeSet<String>> {
     let mut sections: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let mut section = String::new();
@@ -406,7 +575,8 @@ fn code(text: &str) -> impl Iterator<Item = (usize, String)> + '_ {
     })
 }
 
-/// Whether a line of code does something that the lint `unsafe_code` is about. Types of functions are not.
+/// Whether a line of code does something that the lint `unsafe_code` is about. Types of functions
+/// are not.
 fn is_unsafe(code: &str) -> bool {
     let starts = [
         "unsafe {",
@@ -440,8 +610,9 @@ fn attributes_of_several_lines_are_read() {
     assert_eq!(allowances(text, "#[allow("), [0; 0]);
 }
 
-/// A module that contains unsafe code says so at its top, so that a look at the first lines tells; crate roots, where that
-/// would hold for the whole crate, and modules with one small unsafe function say so at the item.
+/// A module that contains unsafe code says so at its top, so that a look at the first lines tells;
+/// crate roots, where that would hold for the whole crate, and modules with one small unsafe
+/// function say so at the item.
 #[test]
 fn unsafe_code_is_announced() {
     // The table only writes unsafe code down, as text.
@@ -490,7 +661,8 @@ fn is_of_the_standard(name: &str) -> bool {
         .any(|prefix| name.starts_with(prefix))
 }
 
-/// Constants of the standard that are objects or functions, and Fortran's names of procedures, are in capitals.
+/// Constants of the standard that are objects or functions, and Fortran's names of procedures, are
+/// in capitals.
 fn is_in_capitals(name: &str) -> bool {
     !name.contains(|character: char| character.is_ascii_lowercase())
 }
@@ -550,139 +722,4 @@ fn only_handlers_are_called_like_procedures() {
             );
         }
     }
-}
-
-/// The runtime's modules by their place, from the top down, as docs/ARCHITECTURE.md lists them.
-fn layers() -> BTreeMap<String, usize> {
-    let text = read(&root().join("docs/ARCHITECTURE.md"));
-    let (_, section) = text
-        .split_once("### Layers")
-        .expect("a section about layers");
-    let table = section.split("```").nth(1).expect("a table of layers");
-    let names = table.lines().skip(1).flat_map(|line| {
-        let names = line.split("  ").next().unwrap_or("");
-        names.split(' ').filter(|name| !name.is_empty())
-    });
-    let mut places = BTreeMap::new();
-    for (place, name) in names.enumerate() {
-        let double = places.insert(name.to_owned(), place);
-        assert_eq!(double, None, "{name} stands there twice");
-    }
-    places
-}
-
-/// The names that follow `crate::` in a source, alone or as a list; and what the macro of recovery stands for.
-fn used(text: &str) -> BTreeSet<String> {
-    let code: Vec<String> = code(text).map(|(_, line)| line).collect();
-    let code = code.join(" ");
-    let is_of_name = |character: char| character.is_ascii_alphanumeric() || character == '_';
-    let name = |text: &str| {
-        text.split(|it| !is_of_name(it))
-            .next()
-            .unwrap_or("")
-            .to_owned()
-    };
-    let mut found = BTreeSet::new();
-    for (at, _) in code.match_indices("crate::") {
-        let rest = &code[at + "crate::".len()..];
-        if code[..at].ends_with(is_of_name) {
-            continue;
-        }
-        let Some(list) = rest.strip_prefix('{') else {
-            found.insert(name(rest));
-            continue;
-        };
-        let mut depth = 0;
-        let mut is_next = true;
-        for (at, character) in list.char_indices() {
-            match character {
-                '}' if depth == 0 => break,
-                '}' => depth -= 1,
-                '{' => depth += 1,
-                ',' if depth == 0 => is_next = true,
-                ' ' => {}
-                _ if is_next => {
-                    found.insert(name(&list[at..]));
-                    is_next = false;
-                }
-                _ => {}
-            }
-        }
-    }
-    if code.contains("attempt!(") {
-        found.insert("recovery".into());
-    }
-    found
-}
-
-/// The runtime's modules use each other in one direction.
-#[test]
-fn imports_of_the_runtime_point_downwards() {
-    let layers = layers();
-    let sources = root().join("interpose/runtime/src");
-    let mut files = Vec::new();
-    collect(&sources, &mut files);
-    let mut modules = BTreeSet::new();
-    for (path, text) in &files {
-        let inside = path
-            .strip_prefix(&sources)
-            .expect("a source of the runtime");
-        let depth = inside.components().count();
-        let first = inside
-            .components()
-            .next()
-            .expect("a name")
-            .as_os_str()
-            .to_string_lossy();
-        let module = match inside.to_str() {
-            Some("lib.rs") => continue,
-            // Generated files belong to the modules that include them.
-            Some("generated/handlers.rs") => "calls",
-            Some("generated/outputs.rs") => "journal",
-            Some("generated/virt_types.rs") => "handles",
-            Some("generated/procedures.rs") => continue,
-            _ => first.trim_end_matches(".rs"),
-        };
-        let place = layers.get(module);
-        let place = place.unwrap_or_else(|| panic!("{module} is not in the table of layers"));
-        modules.insert(module.to_owned());
-        // What belongs to the whole crate is only named by `crate::`.
-        let (product, _) = text
-            .split_once("#[cfg(test)]\nmod tests {")
-            .unwrap_or((text, ""));
-        let to_root = "super::".repeat(depth);
-        let by_super = code(product).find(|(_, line)| line.contains(&to_root));
-        assert!(by_super.is_none(), "{inside:?}: {by_super:?}");
-        for other in used(text) {
-            let is_allowed = match layers.get(&other) {
-                Some(below) => other == module || below > place,
-                // Declarations at the bottom; handlers are reached through their table.
-                None => other == "generated" || other == "attempt",
-            };
-            assert!(
-                is_allowed,
-                "{} uses {other}, which does not stand below it",
-                path.display()
-            );
-        }
-        let has_handlers = code(product).any(|(_, line)| line.contains("HANDLERS"));
-        assert!(
-            !has_handlers || place < &layers["calls"] || module == "calls",
-            "{}",
-            path.display()
-        );
-    }
-    let listed: BTreeSet<String> = layers.into_keys().collect();
-    assert_eq!(modules, listed);
-}
-
-#[test]
-fn what_a_source_uses_is_found() {
-    let text = "use crate::arch::{self, Frame};\nuse crate::{\n    cell::Field, world::{get, Part},\n    user,\n};\n\
-                // crate::boot\nlet a = attempt!(crate::told::job());\nmycrate::calls();\n";
-    let names = ["arch", "cell", "recovery", "told", "user", "world"];
-    assert_eq!(
-        used(text),
-        names.iter().map(|&name| name.to_owned()).collect()
-    );
 }

@@ -268,7 +268,8 @@ fn lengths_are_made_of_parameters() {
 fn arrays_and_buffers_have_lengths() {
     for (procedure, parameter) in parameters() {
         let what = format!("{}: {parameter}", procedure.name);
-        // The tool interface's values and the ends of split collectives on files have theirs elsewhere.
+        // The tool interface's values and the ends of split collectives on files have theirs
+        // elsewhere.
         let elsewhere = procedure.class == Class::Tool || procedure.name.ends_with("_end");
         if parameter.kind.is_array() || (parameter.kind.is_buffer() && !elsewhere) {
             assert!(parameter.length.is_some(), "{what}");

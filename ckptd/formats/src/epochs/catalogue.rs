@@ -11,8 +11,8 @@ use understudy_numbers::{Epoch, Worker};
 pub struct Key {
     /// When the job was first started, in nanoseconds since 1970: the same for all of its restarts.
     pub lineage: u64,
-    /// Recoveries and restarts so far. What is computed again after one of them must not be taken for a part of what was
-    /// written before.
+    /// Recoveries and restarts so far. What is computed again after one of them must not be taken
+    /// for a part of what was written before.
     pub generation: u64,
     /// Number of the epoch.
     pub epoch: Epoch,
@@ -86,7 +86,8 @@ pub fn torn<'a>(listing: impl IntoIterator<Item = &'a str>, worker: Worker) -> V
     listing.into_iter().filter(is_torn).collect()
 }
 
-/// Epochs and static data of all workers of a job, those whose writing was never completed, too. (Its undo logs are other processes' matter.)
+/// Epochs and static data of all workers of a job, those whose writing was never completed, too.
+/// (Its undo logs are other processes' matter.)
 pub fn of_job<'a>(listing: impl IntoIterator<Item = &'a str>, lineage: u64) -> Vec<&'a str> {
     let prefix = format!("{PREFIX}{lineage:016x}-");
     let is_of_job = |name: &&str| {
@@ -95,15 +96,15 @@ pub fn of_job<'a>(listing: impl IntoIterator<Item = &'a str>, lineage: u64) -> V
     listing.into_iter().filter(is_of_job).collect()
 }
 
-/// What can be tried, given what each worker has: the newest first. Epochs that not everybody has are among them, so that
-/// it can be said which file is missing.
+/// What can be tried, given what each worker has: the newest first. Epochs that not everybody has
+/// are among them, so that it can be said which file is missing.
 pub fn candidates(of_workers: &[Vec<Key>]) -> Vec<Key> {
     let all: BTreeSet<Key> = of_workers.iter().flatten().copied().collect();
     all.into_iter().rev().collect()
 }
 
-/// Which of a worker's `files` are not needed any more, when all workers have whole files of the epochs `complete`: those
-/// of the same job that are older than the last two of these.
+/// Which of a worker's `files` are not needed any more, when all workers have whole files of the
+/// epochs `complete`: those of the same job that are older than the last two of these.
 pub fn expendable(files: &[Key], complete: &BTreeSet<Key>) -> Vec<Key> {
     let Some(second) = complete.iter().rev().nth(1) else {
         return Vec::new();
@@ -168,7 +169,8 @@ mod tests {
 
     #[test]
     fn epochs_come_in_the_order_of_time() {
-        // After the recovery that begins generation 1, epoch 3 is older than epoch 2 of that generation.
+        // After the recovery that begins generation 1, epoch 3 is older than epoch 2 of that
+        // generation.
         let files = [
             file(0, 3, 1),
             file(1, 2, 1),

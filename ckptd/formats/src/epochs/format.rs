@@ -7,13 +7,15 @@
 //!   end mark
 //! ```
 //!
-//! Checksums are XXH3; that of a section also covers its number, so that sections cannot change places. The head tells how
-//! long everything is, so a file that was cut short is recognised, too. Numbers are little-endian.
+//! Checksums are XXH3; that of a section also covers its number, so that sections cannot change
+//! places. The head tells how long everything is, so a file that was cut short is recognised, too.
+//! Numbers are little-endian.
 
 use super::catalogue::Key;
 use crate::pages::{self, PAGE_SIZE, PageRun};
 use bincode::config::standard;
 use std::io::{self, ErrorKind, Read, Write};
+use understudy_catalogue::message;
 use understudy_numbers::Worker;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -29,7 +31,8 @@ static ZEROS: [u8; PAGE_SIZE] = [0; PAGE_SIZE];
 /// A longer head is taken for damage.
 const LONGEST_HEAD: u32 = 256 << 20;
 
-/// Whose epoch it is. Everything but the epoch and the worker must be as in the process that loads it.
+/// Whose epoch it is. Everything but the epoch and the worker must be as in the process that loads
+/// it.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Identity {
     /// Checksum of this layer's own libraries.
@@ -63,35 +66,34 @@ pub struct Head {
 #[derive(Debug, thiserror::Error)]
 pub enum Damage {
     /// It cannot be read.
-    #[error("it cannot be read ({0})")]
+    #[error("{}", message::epoch_unreadable(.0))]
     Read(io::Error),
     /// It is not there.
-    #[error("it is missing: it was removed, or this worker died before it was written")]
+    #[error("{}", message::EPOCH_MISSING)]
     Missing,
     /// It ends too early.
-    #[error("it is cut short")]
+    #[error("{}", message::EPOCH_TRUNCATED)]
     Short,
     /// Something follows its end.
-    #[error("it goes on behind its end")]
+    #[error("{}", message::EPOCH_TOO_LONG)]
     Long,
     /// It is something else.
-    #[error("it is not an epoch of understudy, or its first bytes are damaged")]
+    #[error("{}", message::NOT_AN_EPOCH)]
     Magic,
     /// It was written by another version.
     #[error(
-        "it has format version {0}, and this version of understudy reads version {VERSION} only; use the one that wrote it"
-    )]
+        "{}", message::epoch_version(.0, VERSION))]
     Version(u32),
     /// A checksum does not match.
-    #[error("its {0} is damaged (the checksum does not match)")]
+    #[error("{}", message::epoch_damaged(.0))]
     Checksum(String),
-    #[error("its head is inconsistent")]
+    #[error("{}", message::EPOCH_INCONSISTENT)]
     Head,
     /// It belongs to something else.
     #[error("{0}")]
     Foreign(String),
     /// There is no memory for it.
-    #[error("there is no memory for it ({0})")]
+    #[error("{}", message::no_memory_for_epoch(.0))]
     Memory(String),
 }
 
@@ -109,7 +111,8 @@ impl From<io::Error> for Damage {
     }
 }
 
-/// A head that makes sense. Lists that only claim to be long take no memory: at most 32 times what is there.
+/// A head that makes sense. Lists that only claim to be long take no memory: at most 32 times what
+/// is there.
 fn decode_head(bytes: &[u8]) -> Option<Head> {
     let (head, used) = match bytes.len() {
         0..0x1_0000 => limited::<0x20_0000>(bytes),
@@ -308,21 +311,14 @@ impl Identity {
     /// What is different in a file of `theirs`, for the user; `None` if it belongs to this job.
     pub fn difference(&self, theirs: &Identity) -> Option<String> {
         if self.build != theirs.build {
-            return Some(
-                "it was written by another build of understudy; use the one that wrote it".into(),
-            );
+            return Some(message::EPOCH_OF_OTHER_BUILD.into());
         }
         if self.workers != theirs.workers {
             let (had, has) = (theirs.workers, self.workers);
-            return Some(format!(
-                "it belongs to a job with another number of workers ({had}, and this one has {has}); start {had}"
-            ));
+            return Some(message::epoch_of_other_size(had, has).to_string());
         }
         if self.mpi != theirs.mpi {
-            return Some(format!(
-                "it was written under another MPI library ({}); use that one",
-                theirs.mpi
-            ));
+            return Some(message::epoch_of_other_mpi(&theirs.mpi).to_string());
         }
         if self.arguments != theirs.arguments {
             let text: Vec<_> = theirs
@@ -330,10 +326,7 @@ impl Identity {
                 .iter()
                 .map(|text| String::from_utf8_lossy(text))
                 .collect();
-            return Some(format!(
-                "it belongs to a job with other arguments (`{}`); use those",
-                text.join(" ")
-            ));
+            return Some(message::epoch_of_other_arguments(text.join(" ")).to_string());
         }
         let differs = self
             .layout
@@ -348,10 +341,7 @@ impl Identity {
             }
             None => return None,
         };
-        Some(format!(
-            "it belongs to another program, or to another kind of node ({} differs); use {}, its libraries and its kind of node",
-            what, theirs.program
-        ))
+        Some(message::epoch_of_other_program(what, &theirs.program).to_string())
     }
 }
 

@@ -1,4 +1,5 @@
-//! Epochs on disk: what their files are called, and what is in them. Writing and loading them is the runtime's.
+//! Epochs on disk: what their files are called, and what is in them. Writing and loading them is
+//! the runtime's.
 
 pub mod catalogue;
 pub mod format;

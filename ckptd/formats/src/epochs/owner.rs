@@ -15,6 +15,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use understudy_catalogue::message;
 
 /// Name of the file.
 pub const OWNER: &str = "understudy-owner";
@@ -144,13 +145,10 @@ pub enum ClaimError {
 impl fmt::Display for ClaimError {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ClaimError::Owned { owner, path } => write!(
-                to,
-                "{owner} owns the directory and may still run: end it, or name another directory. \
-                 If it has ended, remove {}",
-                path.display()
-            ),
-            ClaimError::System(error) => write!(to, "{OWNER} cannot be written there ({error})"),
+            ClaimError::Owned { owner, path } => {
+                write!(to, "{}", message::directory_in_use(owner, path.display()))
+            }
+            ClaimError::System(error) => write!(to, "{}", message::owner_not_written(OWNER, error)),
         }
     }
 }

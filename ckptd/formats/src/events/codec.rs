@@ -45,7 +45,8 @@ impl Header {
     }
 }
 
-/// A record as one frame; `None` if it is longer than [`MAX_PAYLOAD`] (a rank with absurd settings).
+/// A record as one frame; `None` if it is longer than [`MAX_PAYLOAD`] (a rank with absurd
+/// settings).
 pub fn encode_record(record: &Record) -> Option<Vec<u8>> {
     let mut frame = vec![0; FRAME_HEAD];
     let payload =

@@ -10,6 +10,7 @@ use std::fs::{File, create_dir_all};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use understudy_catalogue::message;
 use understudy_numbers::{Epoch, ProcessNumber};
 
 /// Writes one rank's event file; shareable between threads.
@@ -24,8 +25,8 @@ pub struct EventWriter {
 }
 
 impl EventWriter {
-    /// Begins `rank-N.events` in `dir`, making the directory if need be and replacing an older file of
-    /// that name. Errors are reported on standard error.
+    /// Begins `rank-N.events` in `dir`, making the directory if need be and replacing an older file
+    /// of that name. Errors are reported on standard error.
     pub fn create(dir: &Path, rank: ProcessNumber) -> Self {
         Self::create_reporting(dir, rank, |message| eprintln!("{message}"))
     }
@@ -117,16 +118,16 @@ impl EventWriter {
     fn turn_off(&self, error: &io::Error) {
         if !self.off.swap(true, Relaxed) {
             let (path, remedy) = (self.path.display(), remedy(error));
-            (self.report)(&format!(
-                "understudy: cannot write the event file {path}: {error}. The program goes on without one; {remedy}."
-            ));
+            let problem = message::event_file_not_written(path, error, remedy);
+            (self.report)(&format!("understudy: {problem}"));
         }
     }
 }
 
 fn open(dir: &Path, path: &Path) -> io::Result<File> {
     create_dir_all(dir)?;
-    // A new file rather than a truncated one: whoever still writes to the old one does not disturb this one.
+    // A new file rather than a truncated one: whoever still writes to the old one does not disturb
+    // this one.
     create_anew(path)
 }
 

@@ -35,8 +35,8 @@ pub fn is_own(about: &Metadata) -> bool {
     about.uid() == geteuid().as_raw()
 }
 
-/// Opens a regular file of this user with flags of open(2), never through a link, and never waiting for the other end of a FIFO. What
-/// is made has mode 0600.
+/// Opens a regular file of this user with flags of open(2), never through a link, and never waiting
+/// for the other end of a FIFO. What is made has mode 0600.
 ///
 /// # Errors
 /// Those of open(2); `PermissionDenied` for anything else than a regular file of this user.
@@ -88,7 +88,8 @@ fn open_own_at(directory: RawFd, name: &OsStr, flags: libc::c_int) -> io::Result
     Ok(file)
 }
 
-/// Makes a file (mode 0600) for writing that nobody else has open, in the place of whatever has this name.
+/// Makes a file (mode 0600) for writing that nobody else has open, in the place of whatever has
+/// this name.
 ///
 /// # Errors
 /// Those of unlink(2) and open(2).
@@ -224,7 +225,8 @@ impl Directory {
         open_own_at(self.file.as_raw_fd(), name, flags)
     }
 
-    /// Removes what has this name there: a file, or a directory of this user with all that is in it. It may be gone already.
+    /// Removes what has this name there: a file, or a directory of this user with all that is in
+    /// it. It may be gone already.
     ///
     /// # Errors
     /// Those of unlink(2) and rmdir(2); `PermissionDenied` for a directory of somebody else.

@@ -24,6 +24,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::process::Child;
 use std::sync::Arc;
 use std::time::Duration;
+use understudy_catalogue::message;
 use understudy_numbers::ProcessNumber;
 use understudy_protocol::LOST;
 use understudy_settings::Config;
@@ -103,10 +104,8 @@ pub fn run(program: Program) -> Result<i32, Error> {
     };
     if seat.rank.0 == 0 && std::env::var_os("UNDERSTUDY_SPARES").is_none() {
         say!(
-            "understudy: {spares} of the {} processes is a spare, so the program has {workers} \
-             rank(s): UNDERSTUDY_SPARES is not set. Set it, and start as many processes more than \
-             the program is to have ranks",
-            seat.size
+            "understudy: {}",
+            message::default_spare(spares, seat.size, workers)
         );
     }
     let (line, manager) = match seat.call() {
@@ -296,7 +295,7 @@ impl GuardianProcess {
         self.end_all();
         if self.seat.end()? {
             let error = Error::Managers(MANAGERS);
-            say!("understudy: {error}; {}", error.remedy());
+            say!("understudy: {error}");
         }
         Ok(Some(LOST))
     }
@@ -352,10 +351,8 @@ impl GuardianProcess {
     /// The end of such a process would not be noticed.
     fn refuse_orphan(&self, number: ProcessNumber) {
         say!(
-            "understudy: process {number} runs in the background of {}, which has ended: its \
-             failure would not be noticed, so it ends. Start the program itself, or let its \
-             wrapper wait for it (setsid --wait)",
-            self.program.file.display()
+            "understudy: {}",
+            message::program_in_background(number, self.program.file.display())
         );
         self.has_refused.set(true);
     }

@@ -20,6 +20,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
+use understudy_catalogue::message;
 use understudy_formats::private::Directory;
 use understudy_numbers::{Guardian, ProcessNumber};
 use understudy_sockets::{Poller, RETRY, Registry, Source};
@@ -196,10 +197,7 @@ impl Relay {
             self.reply();
             self.spool.release(self.positions.released());
             if let Err(error) = self.fill() {
-                say!(
-                    "understudy: standard input that was kept cannot be read ({error}); this rank \
-                     ends. Look at the file system of the directory that TMPDIR names"
-                );
+                say!("understudy: {}", message::kept_input_not_read(error));
                 std::process::exit(UNWRITTEN.into());
             }
             self.feed();
@@ -339,11 +337,7 @@ impl Relay {
         };
         let begin = self.spool.end();
         if let Err(error) = self.spool.append(&bytes[..length]) {
-            say!(
-                "understudy: standard input cannot be kept ({error}); if rank 0 fails, the job \
-                 ends, unless the program has read all of its input by then. Make room in the \
-                 directory that TMPDIR names, or let the program read a file"
-            );
+            say!("understudy: {}", message::input_not_kept(error));
         }
         // A job that is started again from disk has read what precedes the position already.
         let skipped = self.next().saturating_sub(begin).min(length as u64) as usize;

@@ -10,6 +10,7 @@ use std::io::{self, IsTerminal};
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 use std::sync::Arc;
+use understudy_catalogue::message;
 use understudy_formats::private::runtime_variable;
 use understudy_numbers::ProcessNumber;
 use understudy_pmi::{Identity, adopt, is_of_a_launcher};
@@ -36,10 +37,7 @@ impl GuardianProcess {
                 }
                 Err(error) => {
                     let error = Error::system(self.program.file.display().to_string())(error);
-                    say!(
-                        "understudy: a process cannot be started: {error}; {}",
-                        error.remedy()
-                    );
+                    say!("understudy: {}", message::process_not_started(error));
                     let (status, pid) = (NOT_STARTED, 0);
                     Ended::Exited {
                         number,

@@ -15,6 +15,7 @@ use std::io;
 use std::path::PathBuf;
 use std::process::Child;
 use std::time::{Duration, Instant};
+use understudy_catalogue::message;
 use understudy_formats::private::Directory;
 use understudy_node::leftovers_of_job;
 use understudy_numbers::Guardian;
@@ -187,7 +188,7 @@ impl Seat {
         if let Ok(line) = Line::call(&path, Socket::Manager) {
             return Ok(Some((Ok(line), None)));
         }
-        say!("understudy: the process manager of this job has died; another one takes its place");
+        say!("understudy: {}", message::MANAGER_REPLACED);
         let manager = start_manager(&directory, &path, None)?;
         Ok(Some((Line::call(&path, Socket::Manager), Some(manager))))
     }

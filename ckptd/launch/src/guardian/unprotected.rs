@@ -23,7 +23,7 @@ pub fn go_without(program: &Program, seat: &Seat, spares: u32, why: &Error) -> R
             ),
             _ => String::new(),
         };
-        say!("understudy: {why}; {}; {outcome}{ranks}", why.remedy());
+        say!("understudy: {why}; {outcome}{ranks}");
     } else if stop.is_some() {
         // A rank that ends with an error ends the job: the one that speaks is given time.
         std::thread::sleep(LAST_WORD);

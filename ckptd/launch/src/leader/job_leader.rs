@@ -5,6 +5,7 @@ use crate::messages::{Beginning, Joining, Order, Report, ServerOrder};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+use understudy_catalogue::message;
 use understudy_pmi::Name;
 use understudy_protocol::{
     Action, Domain, Ending, Event, GATHERING, GenerationStart, Guardian, Job, JobOrder, LOST, Node,
@@ -110,9 +111,7 @@ impl JobLeader {
     /// A node has come.
     pub fn join(&mut self, node: u32, host: String) {
         if self.hosts.values().any(|other| *other == host) {
-            self.give_up(&format!(
-                "two hosts of the job call themselves {host}; name each host once, or give them names of their own"
-            ));
+            self.give_up(&message::host_names_equal(&host).to_string());
         }
         log::info!("node {node} is {host}");
         self.hosts.insert(node, host);
@@ -127,8 +126,8 @@ impl JobLeader {
         self.is_hopeless |= self.job.is_none();
         if had_guardians && !self.is_over() {
             say!(
-                "understudy: {} is lost, with all of its processes",
-                host.unwrap_or_default()
+                "understudy: {}",
+                message::host_lost(host.unwrap_or_default())
             );
         }
         let (names, answers) = self.exchange.lose(node);

@@ -9,6 +9,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::path::PathBuf;
+use understudy_catalogue::message;
 use understudy_formats::private::read_own;
 use understudy_numbers::{ProcessNumber, Worker};
 use understudy_pmi::Answer;
@@ -73,9 +74,7 @@ impl Node {
         if let Some(process) = self.processes.get(&number) {
             match file() {
                 Ok(file) => process.tell(&ToProcess::Shown { id }, &[file.into()]),
-                Err(error) => log::error!(
-                    "process {number} is not told what workers of another node show: {error}"
-                ),
+                Err(error) => log::error!("{}", message::ports_not_forwarded(number, error)),
             }
         }
     }

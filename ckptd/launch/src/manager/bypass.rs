@@ -4,6 +4,7 @@
 
 use super::node::Node;
 use std::time::Duration;
+use understudy_catalogue::message;
 use understudy_wire::line::ASIDE;
 
 /// Interval of polling for refused processes, of which no message comes.
@@ -25,12 +26,7 @@ impl Node {
     /// Ends a job of which one process was refused and another one was not.
     pub(super) fn end_if_partly_bypassed(&mut self) {
         if self.bypass_limit().is_some() && self.is_bypassed() {
-            self.give_up(
-                "a process of this job cannot be protected and runs without understudy, and \
-                 others wait for it: a wrapper, a limit or another program is that of some ranks \
-                 only; start all ranks in the same way; the job ends"
-                    .to_owned(),
-            );
+            self.give_up(message::BYPASS_OF_SOME_RANKS.to_owned());
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::job_directory::remove_left;
 use crate::spawn_thread::spawn_thread;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
+use understudy_catalogue::message;
 use understudy_wire::line::ToGuardian;
 
 /// Time that the servers of the MPI library have to end.
@@ -45,7 +46,7 @@ impl Node {
         if spawn_thread(end).is_ok()
             && is_done.recv_timeout(SERVERS_LIMIT) == Err(RecvTimeoutError::Timeout)
         {
-            log::warn!("the servers of the MPI library do not end");
+            log::warn!("{}", message::SERVERS_STAY);
             self.forget_generations();
         }
     }

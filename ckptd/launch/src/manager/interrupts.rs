@@ -3,6 +3,7 @@
 use super::node::Node;
 use super::process::Process;
 use std::time::{Duration, Instant};
+use understudy_catalogue::message;
 
 /// How often processes are interrupted that are still in their MPI library.
 pub const INTERRUPT_PERIOD: Duration = Duration::from_millis(1);
@@ -40,8 +41,8 @@ impl Node {
             match process.is_inside() {
                 true if waited > DEAFNESS => {
                     say!(
-                        "understudy: process {} does not leave the MPI library; it is killed",
-                        process.pid()
+                        "understudy: {}",
+                        message::process_stuck_in_mpi(process.pid())
                     );
                     process.kill();
                 }

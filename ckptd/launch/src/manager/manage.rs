@@ -11,6 +11,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use understudy_catalogue::message;
 use understudy_protocol::{GATHERING, LOST};
 use understudy_settings::Config;
 use understudy_sockets::{RETRY, Registry, Source};
@@ -143,9 +144,7 @@ fn lead(
             for StarterToLeader::Ended { node: of, status } in heard {
                 if leader.awaits(of) {
                     let host = others.get(of as usize - 1).map_or("a node", String::as_str);
-                    leader.give_up(&format!(
-                        "nothing could be started on {host} (status {status}); see whether ssh gets there without a password, and whether the layer is installed there"
-                    ));
+                    leader.give_up(&message::host_not_started(host, status).to_string());
                     leader.lose(of, Duration::ZERO);
                 }
             }
@@ -187,7 +186,7 @@ fn follow(node: &mut Node, mut leader: Follower, starter: &Messages<File>) -> Re
                 .then(|| "what has started it is gone".to_owned())
         };
         if let (false, Some(why)) = (node.is_over(), leader.is_lost().or_else(starter_has_gone)) {
-            say!("understudy: the processes on {} end: {why}", node.host());
+            say!("understudy: {}", message::node_ends(node.host(), why));
             let _ = leader.watch(false).and(watch(&mut starting, false));
             give_in(node);
             return Ok(LOST);

@@ -1,6 +1,7 @@
 //! A message about a process that was killed for want of memory.
 
 use std::sync::Once;
+use understudy_catalogue::message;
 use understudy_formats::cgroup::Groups;
 use understudy_numbers::ProcessNumber;
 
@@ -18,9 +19,8 @@ pub fn report_memory_kill(number: ProcessNumber) {
     };
     ONCE.call_once(|| {
         say!(
-            "understudy: the kernel has killed process {number} for want of memory: {}, or keep \
-             less in copies (UNDERSTUDY_STATIC, UNDERSTUDY_COPIES)",
-            cause()
+            "understudy: {}",
+            message::killed_for_memory(number, cause())
         );
     });
 }

@@ -6,6 +6,7 @@ use crate::messages::{Beginning, Order, Report, ServerOrder};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
+use understudy_catalogue::message;
 use understudy_messages::JobOrder;
 use understudy_numbers::{Generation, ProcessNumber};
 use understudy_wire::line::ToProcess;
@@ -44,7 +45,7 @@ impl Node {
             Ok(process) => drop(self.processes.insert(number, process)),
             // It has died meanwhile, and its guardian will tell of that.
             Err(error) if has_gone(&error) => return,
-            Err(error) => return self.give_up(format!("a process cannot be connected: {error}")),
+            Err(error) => return self.give_up(message::process_not_connected(error).to_string()),
         }
         self.serve(&library);
     }
@@ -54,7 +55,7 @@ impl Node {
         if self.servers.is_none() {
             match self.start_servers(library) {
                 Ok(servers) => self.servers = Some(servers),
-                Err(error) => self.give_up(format!("{error}. {}", error.remedy())),
+                Err(error) => self.give_up(error.to_string()),
             }
         }
     }
@@ -95,7 +96,7 @@ impl Node {
             JobOrder::Inherit { heir, from } => self.hand_out(heir, from),
             JobOrder::Begin(beginning) => {
                 if let Err(error) = self.begin(beginning) {
-                    self.give_up(format!("{error}. {}", error.remedy()));
+                    self.give_up(error.to_string());
                 }
             }
             JobOrder::End { is_good } => {
@@ -116,7 +117,7 @@ impl Node {
             ServerOrder::Modex { id, of, rank } => self.look_up(id, &of, rank),
             ServerOrder::Join { id, joining } => {
                 if let Err(error) = self.join(id, joining) {
-                    self.give_up(format!("{error}. {}", error.remedy()));
+                    self.give_up(error.to_string());
                 }
             }
             ServerOrder::WentBack { worker, number } => self.went_back(worker, number),

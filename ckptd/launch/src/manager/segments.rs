@@ -7,6 +7,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 use std::time::{Duration, Instant};
+use understudy_catalogue::message;
 use understudy_formats::private::{Directory, MEMORY};
 use understudy_pmi::{Name, Namespace};
 
@@ -56,11 +57,8 @@ fn report(free: u64, path: &Path) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         say!(
-            "understudy: {MEMORY} has {} MiB left, too little for the memory that the MPI library \
-             shares between ranks: it is in {} from now on, which may be slower; remove files from \
-             {MEMORY} (`understudy clean`), or make it larger (--shm-size of a container)",
-            free >> 20,
-            path.display()
+            "understudy: {}",
+            message::shared_memory_elsewhere(MEMORY, free >> 20, path.display())
         );
     });
 }
@@ -119,13 +117,6 @@ impl Aborts {
         let before = self.last.replace((generation.clone(), Instant::now()));
         let (name, when) = before?;
         let is_certain = name != *generation && when.elapsed() < Self::TOGETHER;
-        is_certain.then(|| {
-            format!(
-                "the MPI library has aborted twice, and {MEMORY} has {} MiB left, too little for \
-                 the memory that it shares between ranks; the job ends; remove files from \
-                 {MEMORY} (`understudy clean`), or make it larger (--shm-size of a container)",
-                free >> 20
-            )
-        })
+        is_certain.then(|| message::no_shared_memory_for_mpi(MEMORY, free >> 20).to_string())
     }
 }

@@ -7,6 +7,7 @@ use crate::messages::Report;
 use rustix::process::{Signal, pidfd_send_signal};
 use std::os::fd::OwnedFd;
 use std::time::Instant;
+use understudy_catalogue::message;
 use understudy_numbers::{Guardian, Rank, Worker};
 use understudy_wire::io::{Interest, is_ready};
 use understudy_wire::line::{ChildNews, ToGuardian, ToManager};
@@ -37,7 +38,7 @@ impl Node {
             }
             ChildNews::NotStarted { why } => {
                 if !group.is_killed {
-                    say!("understudy: MPI_Comm_spawn: {why}");
+                    say!("understudy: {}", message::spawn_failed(why));
                 }
                 group.children[at].has_ended = true;
                 group.kill();
@@ -94,9 +95,7 @@ impl Node {
 
     /// One has been killed.
     pub(super) fn fail_for_child(&mut self) {
-        say!(
-            "understudy: a spawned process was killed; the workers go back to before they spawned it"
-        );
+        say!("understudy: {}", message::SPAWNED_PROCESS_KILLED);
         // Its worker is one of these, or has died, from which the same follows.
         let number = self.processes.keys().next().copied();
         let failed = number.zip(self.generation()).map(|(number, generation)| {
@@ -120,9 +119,7 @@ impl Node {
 
     /// Ends the job with the status of a child. When the workers have ended, nobody hears of an abort.
     pub(super) fn end_as(&mut self, status: i32) {
-        say!(
-            "understudy: a process that the program has spawned has ended with status {status}; so does the job"
-        );
+        say!("understudy: {}", message::spawned_process_ended(status));
         if self.children.is_awaited {
             self.children.status = status;
             return self.end_those_who_wait();
@@ -202,9 +199,7 @@ impl Node {
     /// A process of the job has died at its end, for which its children wait.
     pub(super) fn end_connected_children(&mut self) {
         if self.children.is_awaited && self.children.is_any_connected() {
-            say!(
-                "understudy: a process has died in MPI_Finalize, and spawned processes wait for it; the job ends"
-            );
+            say!("understudy: {}", message::DEATH_IN_FINALIZE_WITH_SPAWNED);
             self.end_those_who_wait();
         }
     }

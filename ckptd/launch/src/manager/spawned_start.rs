@@ -10,6 +10,7 @@ use crate::Error;
 use crate::messages::Report;
 use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
+use understudy_catalogue::message;
 use understudy_numbers::{Rank, Worker};
 use understudy_pmi::{Answer, Name, Namespace, Placement, Spawn, Spawned};
 use understudy_wire::line::{ChildProgram, ChildStart, ToGuardian};
@@ -161,7 +162,7 @@ impl Node {
             if let Err(error) = &sent {
                 // Without the answer that it waits for, the call fails.
                 group.kill();
-                say!("understudy: MPI_Comm_spawn: its arguments cannot be handed on: {error}");
+                say!("understudy: {}", message::spawn_arguments(error));
             }
             group.children.push(SpawnedChild {
                 id: *last_id,
@@ -177,5 +178,5 @@ impl Node {
 }
 
 fn tell(error: &Error) {
-    say!("understudy: MPI_Comm_spawn: {error}. {}", error.remedy());
+    say!("understudy: {}", message::spawn_impossible(error));
 }

@@ -21,6 +21,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
+use understudy_catalogue::message;
 use understudy_numbers::Guardian;
 use understudy_wire::auth;
 use understudy_wire::io::{Interest, is_ready};
@@ -124,9 +125,8 @@ pub fn run_on_several(plan: &Plan, share: &Share, own: &str) -> Result<i32, Erro
     let outputs = [rustix::stdio::stdout(), rustix::stdio::stderr()];
     for host in end(&mut agents, FAREWELL, outputs) {
         say!(
-            "understudy: {host} has not ended {} s after the job: what its processes have printed \
-             last may be missing; see whether the host lives",
-            FAREWELL.as_secs()
+            "understudy: {}",
+            message::host_not_ended(host, FAREWELL.as_secs())
         );
         codes.push(UNWRITTEN.into());
     }

@@ -17,6 +17,7 @@ use std::io::{self, ErrorKind, Read};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
+use understudy_catalogue::message;
 use understudy_sockets::{Poller, Registry, Source, is_foreign};
 use understudy_wire::io::{Interest, Outbox};
 
@@ -126,9 +127,7 @@ impl Connections {
                 Err(RecvTimeoutError::Disconnected) => return,
                 Err(RecvTimeoutError::Timeout) => {
                     let (name, rank) = owner;
-                    return log::warn!(
-                        "libpmix does not close the connection of rank {rank} of {name}"
-                    );
+                    return log::warn!("{}", message::pmix_connection_open(rank, name));
                 }
             }
         }

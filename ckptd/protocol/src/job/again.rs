@@ -1,16 +1,18 @@
-//! A manager that follows one that has died: the guardians tell what there is, and the next generation is the answer.
+//! A manager that follows one that has died: the guardians tell what there is, and the next
+//! generation is the answer.
 
 use super::{Job, Phase};
 use crate::member::Member;
 use crate::{Action, LOST};
 use std::time::Duration;
+use understudy_catalogue::message;
 use understudy_numbers::{Guardian, ProcessNumber};
 
 impl Job {
     /// Guardians have died before all had come.
     pub(super) fn gone_early(&mut self, guardians: &[Guardian]) {
         if !self.is_again {
-            self.say("processes that the launcher has started have died before the job began; the job ends".into());
+            self.say(message::LAUNCHED_PROCESSES_DIED.into());
             return self.end_with(LOST, None);
         }
         self.absent.extend(guardians);
@@ -58,7 +60,7 @@ impl Job {
             .any(|(_, known)| known.has_part || known.is_protected);
         self.phase = Phase::Meeting;
         if is_between {
-            self.say("the process manager has died between two programs of a script; start the job again".into());
+            self.say(message::MANAGER_DIED_BETWEEN_PROGRAMS.into());
             self.end_with(LOST, None);
         } else if ended.is_some() {
             let workers = self.members.iter().filter(|(_, member)| member.has_part);

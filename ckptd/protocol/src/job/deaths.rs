@@ -4,6 +4,7 @@ use super::{Job, Phase};
 use crate::member::Member;
 use crate::{Action, Ending, LOST, Node};
 use std::time::Duration;
+use understudy_catalogue::message;
 use understudy_messages::JobOrder;
 use understudy_numbers::{Generation, Guardian, ProcessNumber};
 
@@ -11,7 +12,8 @@ use understudy_numbers::{Generation, Guardian, ProcessNumber};
 const STILLBORN: u32 = 10;
 /// A generation that fails this many times in a row without a death ends the job.
 const FUTILE: u32 = 10;
-/// How long a process whose MPI library has given up may wait for the death that has led to that: longer than a node may be silent.
+/// How long a process whose MPI library has given up may wait for the death that has led to that:
+/// longer than a node may be silent.
 const BROKEN_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often a job may begin from the beginning.
 const RESTARTS: u32 = 5;
@@ -28,8 +30,9 @@ fn limit_of(signal: i32) -> Option<&'static str> {
 }
 
 impl Job {
-    /// Its library may have found a connection closed before anybody has told of the death behind that. In the next generation it is as before
-    /// MPI_Init, if the process lives still; if there is none soon, that is one more death.
+    /// Its library may have found a connection closed before anybody has told of the death behind
+    /// that. In the next generation it is as before MPI_Init, if the process lives still; if there
+    /// is none soon, that is one more death.
     pub(super) fn broke(&mut self, number: ProcessNumber, of: Generation) {
         let is_first = !self
             .members
@@ -52,9 +55,7 @@ impl Job {
         }
         self.futile += u32::from(is_first && !is_ending);
         if self.futile == FUTILE && !is_ending {
-            self.say(format!(
-                "the MPI library has aborted {FUTILE} times; the job ends"
-            ));
+            self.say(message::mpi_library_aborts(FUTILE).to_string());
             self.end_with(LOST, Some(at));
         }
     }
@@ -112,7 +113,8 @@ impl Job {
         }
     }
 
-    /// Whether somebody may have an epoch to go back to, whatever the manager has heard: processes say so in the next generation.
+    /// Whether somebody may have an epoch to go back to, whatever the manager has heard: processes
+    /// say so in the next generation.
     pub(super) fn has_begun(&self) -> bool {
         self.living
             .iter()
@@ -133,9 +135,7 @@ impl Job {
         if self.futile < FUTILE {
             return self.renew();
         }
-        self.say(format!(
-            "{FUTILE} generations have failed although nobody has died; the job ends"
-        ));
+        self.say(message::generations_failed(FUTILE).to_string());
         self.end_with(LOST, None);
     }
 
@@ -186,10 +186,7 @@ impl Job {
                 self.died(at, has_played)
             }
             Ending::Memory => {
-                self.say(
-                    "the job ends, since a process in place of that one would need as much memory"
-                        .into(),
-                );
+                self.say(message::REPLACEMENT_NEEDS_MEMORY.into());
                 self.end_with(LOST, Some(at))
             }
             // A new process has to come as far as the first one did.
@@ -204,10 +201,7 @@ impl Job {
             // It would exceed the limit again.
             Ending::Signal(signal) if !self.is_protected && limit_of(signal).is_some() => {
                 let limit = limit_of(signal).unwrap_or_default();
-                self.say(format!(
-                    "process {number} has exceeded {limit} before the first checkpoint; raise the \
-                     limit and start the job again"
-                ));
+                self.say(message::resource_limit_exceeded(number, limit).to_string());
                 self.end_with(ending.status(), Some(at))
             }
             // Nobody has killed it but itself.
@@ -244,9 +238,7 @@ impl Job {
     /// A spare has died that waited.
     fn lost_spare(&mut self, number: ProcessNumber) {
         let spares = self.spares_left();
-        self.say(format!(
-            "spare rank {number} died; the job goes on with {spares} spare(s)"
-        ));
+        self.say(message::spare_died(number, spares).to_string());
         self.actions.push(Action::Order(JobOrder::CountSpare));
         self.start_missing();
         if self.replenishes {
@@ -262,9 +254,7 @@ impl Job {
     pub(super) fn do_without(&mut self) {
         self.has_failed_to_replenish = true;
         let spares = self.spares_left();
-        self.say(format!(
-            "no new spare can join the job (it has died on its way); it goes on with {spares} spare(s)"
-        ));
+        self.say(message::no_new_spare(spares).to_string());
     }
 
     pub(super) fn no_longer_lives(&mut self, number: ProcessNumber, at: Guardian) {
@@ -292,9 +282,7 @@ impl Job {
         self.stillborn += u32::from(!has_played);
         if self.stillborn > STILLBORN {
             let count = self.stillborn;
-            self.say(format!(
-                "{count} new processes have died before they could take a part; the job ends"
-            ));
+            self.say(message::replacements_died(count).to_string());
             return self.end_with(LOST, Some(at));
         }
         if self.legacies.is_empty()
@@ -303,9 +291,7 @@ impl Job {
                 .iter()
                 .any(|number| self.members[number].has_played)
         {
-            self.say(
-                "the job cannot be recovered: all workers died, and with them all copies; start the job again".into(),
-            );
+            self.say(message::ALL_WORKERS_DIED.into());
             return self.end_with(LOST, Some(at));
         }
         self.renew();
@@ -337,12 +323,10 @@ impl Job {
                 true => "the program has printed something already, which would come twice".into(),
                 false => format!("so it has been with {} starts", RESTARTS + 1),
             };
-            self.say(format!(
-                "a process died before the first checkpoint, and {why}; start the job again"
-            ));
+            self.say(message::no_restart_from_start(why).to_string());
             return self.end_with(LOST, None);
         }
-        self.say("a process died before the first checkpoint; the job starts again".into());
+        self.say(message::RESTART_FROM_START.into());
         self.restarts += 1;
         self.generation = self.generation.next();
         self.start_all();

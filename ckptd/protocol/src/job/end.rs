@@ -3,6 +3,7 @@
 use super::{GATHERING, Job, Phase};
 use crate::{Action, Ending, LOST};
 use std::time::Duration;
+use understudy_catalogue::message;
 use understudy_numbers::{Guardian, ProcessNumber};
 
 /// How long the others may take to end by themselves.
@@ -26,9 +27,7 @@ impl Job {
         }
         let at = member.at;
         if let (Ending::Signal(signal), true, 0) = (ending, is_at_end, self.status) {
-            self.say(format!(
-                "process {number} died of signal {signal} in or after MPI_Finalize; what the program does there after that is not done"
-            ));
+            self.say(message::death_after_finalize(number, signal).to_string());
         }
         self.note(ending.status(), Some(at));
     }
@@ -41,9 +40,7 @@ impl Job {
                 self.there(),
                 GATHERING.as_secs(),
             );
-            self.say(format!(
-                "of {all} processes that the launcher was to start, {there} have come within {time} s; the job ends"
-            ));
+            self.say(message::processes_missing(all, there, time).to_string());
             self.end_with(LOST, None);
         }
     }
@@ -72,9 +69,7 @@ impl Job {
         self.actions.push(Action::admit(number, generation));
         // One that was started for a dead one when the job was lost tells nobody anything.
         if generation.is_none() && self.status == 0 {
-            self.say(format!(
-                "the job is at its end, and process {number} comes too late"
-            ));
+            self.say(message::process_too_late(number).to_string());
         }
     }
 
@@ -97,9 +92,7 @@ impl Job {
         self.generation = self.generation.next();
         self.phase = Phase::Meeting;
         if !is_whole {
-            self.say(
-                "a process has died in the first program of a script, so the next one would lack a rank; start each program by itself".into(),
-            );
+            self.say(message::DEATH_BETWEEN_PROGRAMS.into());
             self.end_with(LOST, None);
         }
     }
@@ -156,9 +149,7 @@ impl Job {
         };
         if has_played {
             let status = self.status;
-            self.say(format!(
-                "rank {number} ended with status {status} without MPI_Finalize, and others still ran a second later; the job ends"
-            ));
+            self.say(message::rank_without_finalize(number, status).to_string());
         }
         self.status = self.status.max(1);
     }

@@ -1,4 +1,5 @@
-//! Who inherits what the dead have left: a process of the same node, which has neither a part nor copies.
+//! Who inherits what the dead have left: a process of the same node, which has neither a part nor
+//! copies.
 
 use super::Job;
 use crate::{Action, Node};

@@ -13,15 +13,17 @@ enum Preference {
 }
 
 impl Job {
-    /// The ranks of the next generation, if there are enough: each of the last one keeps its own, and others fill the gaps. So a worker's
-    /// rank stays what it was: MPICH derives from its own rank on which side of an intercommunicator a process is
-    /// (`determine_low_group`), and is wrong where others have come between.
+    /// The ranks of the next generation, if there are enough: each of the last one keeps its own,
+    /// and others fill the gaps. So a worker's rank stays what it was: MPICH derives from its own
+    /// rank on which side of an intercommunicator a process is (`determine_low_group`), and is
+    /// wrong where others have come between.
     pub(super) fn choose_ranks(&self, is_first: bool) -> Option<Vec<ProcessNumber>> {
         let workers = self.workers as usize;
         let is_ready = |number: &ProcessNumber| !self.unready.contains(number);
         if is_first {
-            // A spare that came when the program has ended would be taken for the next one of a script. Of those that were killed before
-            // anybody had heard of them, others will have the numbers.
+            // A spare that came when the program has ended would be taken for the next one of a
+            // script. Of those that were killed before anybody had heard of them, others will have
+            // the numbers.
             let is_whole =
                 self.living.len() >= workers + self.spares as usize && self.unready.is_empty();
             return is_whole.then(|| self.living.iter().copied().take(workers).collect());
@@ -61,8 +63,8 @@ impl Job {
         ranks.copied().collect()
     }
 
-    /// Who can inherit, who is wished, and neighbours of the dead, who can read what those have left on their node;
-    /// these not where more of the domain has been lost.
+    /// Who can inherit, who is wished, and neighbours of the dead, who can read what those have
+    /// left on their node; these not where more of the domain has been lost.
     fn preferences(&self) -> impl Iterator<Item = Preference> {
         let heirs = self
             .legacies
@@ -83,7 +85,8 @@ impl Job {
         self.nodes[&self.members[&number].at]
     }
 
-    /// Asks which spares should take parts, if somebody can say; whether the answer is still to come.
+    /// Asks which spares should take parts, if somebody can say; whether the answer is still to
+    /// come.
     pub(super) fn awaits_wishes(&mut self) -> bool {
         if self.question.is_answered || self.fallen.is_empty() {
             return false;

@@ -49,7 +49,8 @@ impl World {
         self.is_doomed |= !self.kept.is_subset(&known);
     }
 
-    /// Whether all workers have handed over copies of themselves; if so, a worker of another node has one of each, too.
+    /// Whether all workers have handed over copies of themselves; if so, a worker of another node
+    /// has one of each, too.
     pub fn commit(&mut self) -> bool {
         let has_own = |it: &Process| it.part.is_some_and(|part| it.copies.contains(&part));
         let keeps = |it: &&Process| it.keeps && it.stage != Stage::Dead && has_own(it);

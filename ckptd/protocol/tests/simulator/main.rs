@@ -1,8 +1,10 @@
 //! The protocol among simulated processes, with deaths at any moment, by seed.
 //!
-//! A simulated process goes through its stages by itself, and what it says, and what it is told, arrives late. Guardians report deaths late, too. In each
-//! run some processes are killed, or managers, in the middle of what they do, or whole nodes are lost; the job must come to its end, in a generation that has all workers, and a copy of each as
-//! long as there is one on a living node.
+//! A simulated process goes through its stages by itself, and what it says, and what it is told,
+//! arrives late. Guardians report deaths late, too. In each run some processes are killed, or
+//! managers, in the middle of what they do, or whole nodes are lost; the job must come to its end,
+//! in a generation that has all workers, and a copy of each as long as there is one on a living
+//! node.
 
 mod copies;
 mod follow;

@@ -96,6 +96,11 @@ impl Check {
         Self::new(name, Grade::Failure, finding, Some(remedy.into()))
     }
 
+    /// Returns a failed check whose finding names the remedy.
+    pub fn explained_failure(name: &str, finding: impl Into<String>) -> Self {
+        Self::new(name, Grade::Failure, finding, None)
+    }
+
     fn new(name: &str, grade: Grade, finding: impl Into<String>, remedy: Option<String>) -> Self {
         Self {
             name: name.to_owned(),

@@ -5,6 +5,7 @@ mod clean;
 mod completions;
 mod doctor;
 mod events;
+mod explain;
 mod inspect;
 mod layer;
 mod man;
@@ -57,6 +58,7 @@ commands! {
     Advise => advise,
     Simulate => simulate,
     Events => events,
+    Explain => explain,
     Report => report,
     Inspect => inspect,
     Warn => warn,

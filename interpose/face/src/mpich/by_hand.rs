@@ -1,7 +1,7 @@
 //! Procedures of MPI 4.0 and later that no rule makes: each of others that the call table has.
 #![allow(unsafe_code, clippy::missing_safety_doc)]
 
-use super::generated::{self as constant, BYTE, HANDLE, STATUS_ERROR, STATUS_SOURCE, STATUS_TAG};
+use super::additions::{self as constant, BYTE, HANDLE, STATUS_ERROR, STATUS_SOURCE, STATUS_TAG};
 use super::large::thunk;
 use core::ffi::{c_char, c_int};
 
@@ -53,7 +53,8 @@ const PAIRS: [(usize, usize); 6] = [
     (constant::LONG_DOUBLE, constant::LONG_DOUBLE_INT),
 ];
 
-/// `MPI_Type_get_value_index` (MPI 4.1, 6.9.4): the predefined pair of two datatypes, if there is one.
+/// `MPI_Type_get_value_index` (MPI 4.1, 6.9.4): the predefined pair of two datatypes, if there is
+/// one.
 pub unsafe extern "C" fn type_get_value_index(value: usize, index: usize, pair: *mut u8) -> c_int {
     for datatype in [value, index] {
         let mut bytes = 0;
@@ -74,14 +75,16 @@ pub unsafe extern "C" fn type_get_value_index(value: usize, index: usize, pair: 
     SUCCESS
 }
 
-/// `MPI_Get_hw_resource_info` (MPI 4.1, 11.1.2): nothing is known of the hardware, and another node may take a part over.
+/// `MPI_Get_hw_resource_info` (MPI 4.1, 11.1.2): nothing is known of the hardware, and another node
+/// may take a part over.
 pub unsafe extern "C" fn get_hw_resource_info(info: usize) -> c_int {
     type Create = unsafe extern "C" fn(usize) -> c_int;
     // SAFETY: the program's place, and the thunk of the procedure.
     unsafe { thunk!(PMPI_Info_create: Create)(info) }
 }
 
-/// `MPI_Abi_get_version` (MPI 5.0, 20.2.1): version and subversion of the standard ABI; -1 for another one.
+/// `MPI_Abi_get_version` (MPI 5.0, 20.2.1): version and subversion of the standard ABI; -1 for
+/// another one.
 pub unsafe extern "C" fn abi_get_version(version: *mut c_int, subversion: *mut c_int) -> c_int {
     let [major, minor] = match cfg!(feature = "standard") {
         true => [1, 0],
@@ -116,7 +119,8 @@ pub unsafe extern "C" fn abi_get_info(info: *mut u8) -> c_int {
     }
 }
 
-/// What the tool interface answers to a question about events if it is open (MPI 4.0, 15.3.8): there are none.
+/// What the tool interface answers to a question about events if it is open (MPI 4.0, 15.3.8):
+/// there are none.
 fn none_of_them(answer: c_int) -> c_int {
     let mut variables = 0;
     // SAFETY: a place, and the thunk of a procedure that answers if the interface is open.

@@ -1,6 +1,8 @@
-//! What MPICH's bindings for Fortran (`libmpichfort`) and its old ones for C++ call of the C library, under names that are not MPI's.
+//! What MPICH's bindings for Fortran (`libmpichfort`) and its old ones for C++ call of the C
+//! library, under names that are not MPI's.
 //!
-//! Attributes are integers of the size of an address in Fortran (MPI 4.1, 7.7 and 19.3.7); MPICH asks for the kind of integer with each.
+//! Attributes are integers of the size of an address in Fortran (MPI 4.1, 7.7 and 19.3.7); MPICH
+//! asks for the kind of integer with each.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use super::large::thunk;
@@ -9,6 +11,7 @@ use crate::msg::say;
 use crate::sys;
 use core::ffi::{c_int, c_void};
 use understudy_abi::{fortran, source};
+use understudy_catalogue::message;
 
 type Get = unsafe extern "C" fn(c_int, c_int, *mut *mut c_void, *mut c_int) -> c_int;
 type Set = unsafe extern "C" fn(c_int, c_int, isize) -> c_int;
@@ -18,7 +21,8 @@ const POINTER: c_int = 0;
 /// `MPIR_ATTR_INT`: what procedures of MPI-1 ask for.
 const INT: c_int = 3;
 
-/// Predefined keys have this pattern in their two upper bits; their values are addresses of an int, but for these two.
+/// Predefined keys have this pattern in their two upper bits; their values are addresses of an int,
+/// but for these two.
 const PREDEFINED: c_int = 1;
 const WIN_BASE: c_int = 0x6600_0001;
 const WIN_SIZE: c_int = 0x6600_0003;
@@ -32,7 +36,8 @@ fn of_integer(key: c_int, kind: c_int) -> c_int {
 /// Gives an attribute as Fortran has it.
 ///
 /// # Safety
-/// Arguments of the bindings: `value` has room for an address, or for an int if that is what they ask for.
+/// Arguments of the bindings: `value` has room for an address, or for an int if that is what they
+/// ask for.
 unsafe fn get(
     ask: Get,
     object: c_int,
@@ -47,7 +52,8 @@ unsafe fn get(
         true => key - 1 + (key & 1),
         false => key,
     };
-    // SAFETY: the caller's promise; a predefined attribute that is found is the address of its value.
+    // SAFETY: the caller's promise; a predefined attribute that is found is the address of its
+    // value.
     unsafe {
         let rc = ask(object, of_integer(key, kind), &mut found, flag);
         if rc != 0 || flag.read() == 0 {
@@ -103,12 +109,11 @@ unsafe extern "C" fn tell(first: usize, second: usize, third: usize, slot: usize
     core::arch::naked_asm!("mov eax, ecx", "jmp qword ptr [rip + {entry}]", entry = sym ENTRY)
 }
 
-/// A program that the layer does not protect, and that has opened the bindings late, would need the real library's.
+/// A program that the layer does not protect, and that has opened the bindings late, would need the
+/// real library's.
 fn refuse_unprotected(name: &str) {
     if passes_through() {
-        say(format_args!(
-            "{name} is not supported in a program that loads MPI late and is not protected"
-        ));
+        say(&message::not_in_late_program(name));
         sys::exit(understudy_abi::exit::REFUSED);
     }
 }
@@ -147,9 +152,7 @@ macro_rules! refused {
     ($($name:ident)*) => { $(
         #[unsafe(no_mangle)]
         pub extern "C" fn $name() {
-            say(format_args!(
-                "callbacks of MPICH's C++ bindings, which MPI has no longer, are not supported under protection"
-            ));
+            say(&message::CXX_CALLBACKS);
             sys::exit(understudy_abi::exit::REFUSED);
         }
     )* };

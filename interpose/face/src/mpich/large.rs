@@ -1,12 +1,13 @@
 //! Numbers of `MPI_Count` for procedures that take an int.
 //!
-//! More elements of a datatype than an int can tell are one element of a datatype that holds them all, as the standard's own advice was before
-//! it had such procedures (MPI 3.1, 4.1.11).
+//! More elements of a datatype than an int can tell are one element of a datatype that holds them
+//! all, as the standard's own advice was before it had such procedures (MPI 3.1, 4.1.11).
 #![allow(unsafe_code, clippy::missing_safety_doc)]
 
-use super::generated::{COMM_WORLD, ERR_COUNT};
+use super::additions::{COMM_WORLD, ERR_COUNT};
 use crate::msg::say;
 use core::ffi::c_int;
+use understudy_catalogue::message;
 
 /// The thunk of a procedure, as a function of this type.
 macro_rules! thunk {
@@ -33,9 +34,7 @@ pub enum Subject {
 /// A count that is too large, or the like: the error handler of the object decides.
 #[cold]
 pub fn too_large(name: &str, subject: Subject) -> c_int {
-    say(format_args!(
-        "{name}: such a number, of more than 31 bits, is not supported under protection"
-    ));
+    say(&message::number_too_large(name));
     fail(subject, ERR_COUNT)
 }
 

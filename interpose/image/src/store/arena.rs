@@ -1,15 +1,21 @@
-//! The memory of a store: one range of addresses, of which more is opened as the image grows, and a checksum for each slot.
+//! The memory of a store: one range of addresses, of which more is opened as the image grows, and a
+//! checksum for each slot.
 //!
-//! Private memory is reserved without access; `PROT_NONE` memory is not charged against the commit limit, see
-//! <https://docs.kernel.org/mm/overcommit-accounting.html>. Memory that is to outlive the process is that of [`Files`], which
-//! have their full length from the start, and holes: a limit for the length of files (setrlimit(2)) that the program sets later does
-//! not concern what is written through a mapping. Both ask for transparent huge pages: first touch of memory costs more than the copy into it, and a
-//! huge page is touched once per 512 slots (<https://docs.kernel.org/admin-guide/mm/transhuge.html>; whether files in memory may
-//! have them, `shmem_enabled` says there).
+//! Private memory is reserved without access; `PROT_NONE` memory is not charged against the commit
+//! limit, see <https://docs.kernel.org/mm/overcommit-accounting.html>. Memory that is to outlive
+//! the process is that of [`Files`], which have their full length from the start, and holes: a
+//! limit for the length of files (setrlimit(2)) that the program sets later does not concern what
+//! is written through a mapping. Both ask for transparent huge pages: first touch of memory costs
+//! more than the copy into it, and a huge page is touched once per 512 slots
+//! (<https://docs.kernel.org/admin-guide/mm/transhuge.html>; whether files in memory may have them,
+//! `shmem_enabled` says there).
 
 #![allow(unsafe_code)]
 
-use super::{Extent, GROW_STEP, PAGE_SIZE, Slot, StoreConfig, StoreError};
+use super::slot::{Extent, Slot};
+use super::store_config::StoreConfig;
+use super::store_error::StoreError;
+use crate::PAGE_SIZE;
 use std::ffi::{CStr, c_int, c_void};
 use std::fs::File;
 use std::io;
@@ -26,7 +32,10 @@ pub struct Files {
     pub index: Arc<File>,
 }
 
-/// Where the checksums begin in their file, which has holes.
+/// Number of slots (64 MiB) by which an arena grows.
+pub(super) const GROW_STEP: u64 = 16384;
+
+/// Start of the checksums in their file, which has holes.
 pub const SUMS_AT: u64 = 2 << 30;
 /// Slots that there is room for.
 const FILE_SLOTS: u64 = 1 << 28;
@@ -91,7 +100,8 @@ pub struct Front {
 unsafe impl Send for Front {}
 
 impl Front {
-    /// Writes bytes, after all that was written before: whoever finds this process dead finds the file so.
+    /// Writes bytes, after all that was written before: whoever finds this process dead finds the
+    /// file so.
     ///
     /// # Panics
     /// If they do not fit.
@@ -175,7 +185,8 @@ fn map(
     Ok(at)
 }
 
-/// A mapping that is no part of core dumps (its holes would be filled for one) nor, perhaps, of children.
+/// A mapping that is no part of core dumps (its holes would be filled for one) nor, perhaps, of
+/// children.
 fn keep_apart(base: *mut c_void, bytes: usize, dont_fork: bool) {
     // Hints: a kernel built without them serves as well.
     // SAFETY: advice on a mapping that no other code knows.
@@ -217,7 +228,8 @@ impl Arena {
             }
         };
         keep_apart(base, bytes, config.dont_fork);
-        // Hints for speed. With the second the kernel does not note each page of a file as used when the process is torn down.
+        // Hints for speed. With the second the kernel does not note each page of a file as used
+        // when the process is torn down.
         for advice in [libc::MADV_HUGEPAGE, libc::MADV_RANDOM] {
             // SAFETY: advice on a mapping made above, which no other code knows.
             unsafe { libc::madvise(base, bytes, advice) };
@@ -298,7 +310,8 @@ impl Arena {
         Ok(())
     }
 
-    /// Gives memory of open slots that nobody uses back to the kernel; in a file that makes a hole (madvise(2)).
+    /// Gives memory of open slots that nobody uses back to the kernel; in a file that makes a hole
+    /// (madvise(2)).
     pub fn dont_need(&self, first: Slot, pages: u64) -> Result<(), StoreError> {
         let bytes = pages as usize * PAGE_SIZE;
         let advice = match self.sums {

@@ -1,6 +1,6 @@
 //! Slots that somebody still reads: they are not freed before that has ended.
 
-use super::Extent;
+use super::slot::Extent;
 
 /// Pinned slots, and those of them that were released.
 #[derive(Debug, Default)]

@@ -1,6 +1,7 @@
-//! Slots that more than one copy refers to: each but the last release of one only takes a reference off.
+//! Slots that more than one copy refers to: each but the last release of one only takes a reference
+//! off.
 
-use super::Extent;
+use super::slot::Extent;
 
 /// How many references a slot has beyond one.
 #[derive(Debug, Default)]

@@ -73,7 +73,8 @@ fn pages_that_are_left_out() {
     });
 }
 
-/// What the image has given up takes no slot, is not put back where it is known to be right, and is missed elsewhere.
+/// What the image has given up takes no slot, is not put back where it is known to be right, and is
+/// missed elsewhere.
 #[test]
 fn pages_that_are_given_up() {
     with_each(|choice| {
@@ -120,7 +121,8 @@ fn pages_that_are_given_up() {
     });
 }
 
-/// What is written in ways that the kernel does not tell is found in pages that may be written so, and only there.
+/// What is written in ways that the kernel does not tell is found in pages that may be written so,
+/// and only there.
 #[test]
 fn exposed_pages() {
     with_each(|choice| {

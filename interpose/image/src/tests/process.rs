@@ -15,8 +15,8 @@ use understudy_formats::pages::Tracking;
 
 /// Runs `body` in a forked child and fails if it does not come to its end.
 fn in_child(body: impl FnOnce() + std::panic::UnwindSafe) {
-    // No other test's thread may hold the list of mappings at the fork: in the child it would be held for ever.
-    // SAFETY: the child only runs `body` and leaves by `_exit`.
+    // No other test's thread may hold the list of mappings at the fork: in the child it would be
+    // held for ever. SAFETY: the child only runs `body` and leaves by `_exit`.
     let pid = with_own_maps(|_| unsafe { libc::fork() }).unwrap();
     if pid == 0 {
         let ok = std::panic::catch_unwind(body).is_ok();

@@ -99,8 +99,9 @@ fn measure(choice: Tracking, megabytes: u64, percent: u64, outlives: bool) {
     let load = micros(loads.collect());
     let (copy, capture, back) = (micros(copies), micros(captures), micros(backs));
     println!(
-        "{choice:?} {megabytes} MiB {percent:3} %, outlives its process: {outlives}: first {first:?}, copy {copy:8.0} us, capture {capture:8.0} us \
-         ({:.2}x), rollback {back:8.0} us ({:.2}x), load {load:8.0} us",
+        "{choice:?} {megabytes} MiB {percent:3} %, outlives its process: {outlives}: first \
+         {first:?}, copy {copy:8.0} us, capture {capture:8.0} us ({:.2}x), rollback {back:8.0} us \
+         ({:.2}x), load {load:8.0} us",
         capture / copy,
         back / copy
     );

@@ -1,7 +1,8 @@
 //! Arguments at an edge: what the callee gets, and what the caller gets back.
 #![allow(unsafe_code)]
 
-use super::{Domain, Edge, HANDLE, Pointer, Value};
+use super::abi_edge::Edge;
+use super::foreign_abi::{Domain, HANDLE, Pointer, Value};
 use crate::real_types::{HandleKind, Status};
 use std::ffi::c_int;
 use std::marker::PhantomData;
@@ -188,7 +189,8 @@ impl<E: Edge> Handles<E> {
         };
         let (from, to) = Self::widths(kind);
         let room = handles.room.place().cast::<u8>();
-        // What the callee only writes is left empty for it, unless it keeps its caller's representation.
+        // What the callee only writes is left empty for it, unless it keeps its caller's
+        // representation.
         if way != Way::Out || !E::INWARD {
             for index in 0..length {
                 // SAFETY: as the caller promises; the room is long enough for either width.
@@ -227,8 +229,8 @@ impl<E: Edge> Handles<E> {
         if self.way == Way::Out && !is_success && !E::INWARD {
             return;
         }
-        // A call that fails may write null handles, and one that finds no message writes none. What it has not written is no handle in the
-        // room, which was empty.
+        // A call that fails may write null handles, and one that finds no message writes none. What
+        // it has not written is no handle in the room, which was empty.
         let may_be_unwritten = self.way == Way::Out && E::INWARD;
         let (from, to) = Self::widths(self.kind);
         let room = self.room.place().cast::<u8>();
@@ -270,7 +272,8 @@ impl<E: Edge> Integers<E> {
         };
         let room = integers.room.place();
         for index in 0..length {
-            // SAFETY: as the caller promises. What the callee does not write comes back as it is now.
+            // SAFETY: as the caller promises. What the callee does not write comes back as it is
+            // now.
             unsafe {
                 room.add(index).write(forth::<E>(
                     domain,

@@ -1,14 +1,17 @@
 //! The edge between the runtime and a real library of another ABI.
 #![allow(unsafe_code)]
 
+use super::abi_edge::Edge;
 use super::arguments::read;
-use super::{Abi, Domain, Edge, FOREIGN, FOREIGN_CALLS, HANDLE, MPICH, STANDARD};
+use super::edges::{FOREIGN, FOREIGN_CALLS, table};
+use super::foreign_abi::{Abi, Domain, HANDLE, MPICH, STANDARD};
 use crate::call::{self, Callback};
-use crate::generated::{PROCEDURES, real};
 use crate::library;
+use crate::procedures::{PROCEDURES, real};
 use crate::real_types::{HandleKind, RealComm, RealDatatype, UNDEFINED};
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// The library's ABI; nothing: it is Open MPI's.
 static ABI: OnceLock<Option<&'static Abi>> = OnceLock::new();
@@ -30,13 +33,14 @@ fn detect() -> Option<&'static Abi> {
     }
 }
 
-/// Puts the functions that translate between runtime and library, if there is anything to translate.
+/// Puts the functions that translate between runtime and library, if there is anything to
+/// translate.
 pub(crate) fn connect() {
     let abi = *ABI.get_or_init(detect);
     if abi.is_none() {
         return;
     }
-    let edge = super::table::<Library>();
+    let edge = table::<Library>();
     for ((ours, theirs), translate) in PROCEDURES.iter().zip(&FOREIGN).zip(edge) {
         theirs.find();
         if !translate.is_null() && theirs.is_there() {
@@ -71,7 +75,8 @@ pub unsafe fn datatype_at(place: *const RealDatatype) -> RealDatatype {
 /// The runtime calls, and the library answers.
 pub struct Library;
 
-/// The class of an error code of the library. What is a class is its own: MPICH takes those of the standard ABI's tool interface for codes.
+/// The class of an error code of the library. What is a class is its own: MPICH takes those of the
+/// standard ABI's tool interface for codes.
 fn class_of(code: c_int) -> c_int {
     if Library::abi().has(Domain::ErrorCode, code) {
         return code;
@@ -149,7 +154,7 @@ impl Edge for Library {
     }
 
     fn variable(name: &'static CStr) -> isize {
-        super::variable(name)
+        variable(name)
     }
 }
 
@@ -202,4 +207,46 @@ pub fn degrees(comm: RealComm) -> (usize, usize) {
     }
     let count = |number: c_int| usize::try_from(number).unwrap_or(0);
     (count(into), count(out_of))
+}
+
+/// Returns a limit of the program's ABI, such as `MPI_MAX_OBJECT_NAME`.
+///
+/// Texts are as long as the program expects them on the whole way from the library: buffers on the
+/// way have room for the longest of any ABI.
+pub fn limit(name: &str) -> usize {
+    let of = |abi: &'static Abi| abi.limits.iter().find(|limit| limit.0 == name);
+    let limit = match current() {
+        Some(abi) => of(abi).map(|limit| limit.2),
+        None => of(&MPICH).map(|limit| limit.1),
+    };
+    limit.unwrap_or(256)
+}
+
+/// Values of variables that have been looked up, in the order of their names.
+static VARIABLES: [AtomicUsize; 3] = [const { AtomicUsize::new(0) }; 3];
+
+/// Returns the value of a variable of the library, which is looked up once.
+fn variable(name: &'static CStr) -> isize {
+    const NAMES: [&CStr; 3] = [
+        c"MPI_UNWEIGHTED",
+        c"MPI_WEIGHTS_EMPTY",
+        c"MPI_T_PVAR_ALL_HANDLES",
+    ];
+    let index = NAMES
+        .iter()
+        .position(|known| *known == name)
+        .expect("a variable");
+    match VARIABLES[index].load(Relaxed) {
+        0 => {
+            let at = library::symbol(name).cast::<usize>();
+            let value = match at.is_null() {
+                true => 0,
+                // SAFETY: a variable of the library, a pointer.
+                false => unsafe { at.read() },
+            };
+            VARIABLES[index].store(value, Relaxed);
+            value as isize
+        }
+        value => value as isize,
+    }
 }

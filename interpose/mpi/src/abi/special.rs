@@ -1,19 +1,22 @@
-//! What the kinds of parameters do not tell.
+//! Translations that the kinds of parameters do not describe.
 #![allow(unsafe_code)]
 
+use super::abi_edge::Edge;
 use super::arguments::back;
-use super::{Domain, Edge};
+use super::foreign_abi::Domain;
 use std::ffi::c_int;
 
 /// `MPI_COMBINER_SUBARRAY` and `MPI_COMBINER_DARRAY` of Open MPI.
 const SUBARRAY: c_int = 12;
 const DARRAY: c_int = 13;
 
-/// How a datatype was made: the constructor, and how many integers and large counts it has.
+/// Returns a datatype's constructor, and its numbers of integers and large counts.
+///
+/// `slot` is that of `MPI_Type_get_envelope`, or of its variant for large counts if `is_large`.
 ///
 /// # Safety
-/// The callee's datatype; `is_large`: the library has procedures for large counts.
-unsafe fn envelope<E: Edge>(datatype: u64, is_large: bool) -> (c_int, usize, usize) {
+/// The datatype must be the callee's, and the library must have the procedure of the slot.
+unsafe fn envelope<E: Edge>(datatype: u64, is_large: bool, slot: usize) -> (c_int, usize, usize) {
     type Envelope =
         unsafe extern "C" fn(u64, *mut c_int, *mut c_int, *mut c_int, *mut c_int) -> c_int;
     type Large =
@@ -22,7 +25,7 @@ unsafe fn envelope<E: Edge>(datatype: u64, is_large: bool) -> (c_int, usize, usi
     // SAFETY: the procedure of this slot.
     unsafe {
         if is_large {
-            let envelope: Large = std::mem::transmute(E::callee(super::edges::TYPE_GET_ENVELOPE_C));
+            let envelope: Large = std::mem::transmute(E::callee(slot));
             envelope(
                 datatype,
                 &mut integers,
@@ -33,8 +36,7 @@ unsafe fn envelope<E: Edge>(datatype: u64, is_large: bool) -> (c_int, usize, usi
             );
         } else {
             let mut few = 0;
-            let envelope: Envelope =
-                std::mem::transmute(E::callee(super::edges::TYPE_GET_ENVELOPE));
+            let envelope: Envelope = std::mem::transmute(E::callee(slot));
             envelope(datatype, &mut few, &mut 0, &mut 0, &mut combiner);
             integers = few.into();
         }
@@ -45,15 +47,19 @@ unsafe fn envelope<E: Edge>(datatype: u64, is_large: bool) -> (c_int, usize, usi
     (combiner, integers as usize, counts as usize)
 }
 
-/// Of the integers that `MPI_Type_get_contents` and `MPI_Type_get_contents_c` give, some are constants (MPI 4.1, 5.1.13).
+/// Translates the constants among the integers of `MPI_Type_get_contents` (MPI 4.1, 5.1.13).
+///
+/// `is_large` stands for `MPI_Type_get_contents_c`; `slot` is that of the procedure that returns
+/// the lengths.
 ///
 /// # Safety
-/// `integers` must be as many as the callee has written; `is_large`: by the second one.
+/// `integers` must be as many as the callee has written.
 pub(super) unsafe fn contents<E: Edge>(
     datatype: u64,
     integers: *mut u8,
     is_success: bool,
     is_large: bool,
+    slot: usize,
 ) {
     if integers.is_null() || !is_success {
         return;
@@ -61,7 +67,7 @@ pub(super) unsafe fn contents<E: Edge>(
     let integers = integers.cast::<c_int>();
     // SAFETY: the arrays are as long as the callee says.
     unsafe {
-        let (combiner, length, counts) = envelope::<E>(datatype, is_large);
+        let (combiner, length, counts) = envelope::<E>(datatype, is_large, slot);
         let translate = |domain: Domain, index: usize| {
             let at = integers.add(index);
             at.write_unaligned(back::<E>(domain, at.read_unaligned()));
@@ -83,7 +89,9 @@ pub(super) unsafe fn contents<E: Edge>(
     }
 }
 
-/// A status is the same in C and Fortran (but in Open MPI, whose edge has no such function).
+/// Copies a status between C and Fortran, which have equal ones.
+///
+/// They differ in Open MPI, whose edge has no such function.
 ///
 /// # Safety
 /// Both must be statuses of the other ABI.

@@ -11846,7 +11846,7 @@ mod procedures {
             let is_success = result == 0;
             let _ = is_success;
             v_array_of_datatypes.give_back(is_success);
-            contents::<E>(v_datatype, array_of_integers, is_success, false);
+            contents::<E>(v_datatype, array_of_integers, is_success, false, 319);
             E::outcome(result)
         }
     }
@@ -11900,7 +11900,7 @@ mod procedures {
             let is_success = result == 0;
             let _ = is_success;
             v_array_of_datatypes.give_back(is_success);
-            contents::<E>(v_datatype, array_of_integers, is_success, true);
+            contents::<E>(v_datatype, array_of_integers, is_success, true, 320);
             E::outcome(result)
         }
     }
@@ -22606,9 +22606,3 @@ pub(crate) static FOREIGN_CALLS: [unsafe extern "C" fn(); 589] = [
     foreign::call_587,
     foreign::call_588,
 ];
-
-/// The slot of a procedure that tells how a datatype was made.
-pub(super) const TYPE_GET_ENVELOPE: usize = 319;
-
-/// The slot of a procedure that tells how a datatype was made.
-pub(super) const TYPE_GET_ENVELOPE_C: usize = 320;

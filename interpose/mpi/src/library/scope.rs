@@ -1,8 +1,11 @@
-//! The global scope of the library's namespace: what components of the library find that do not name what they need.
+//! The global scope of the library's namespace: what components of the library find that do not
+//! name what they need.
 //!
-//! A program that is linked with the library has it in its global scope, and Open MPI 4 has components that rely on that. In a namespace of
-//! dlmopen(3) that scope is what the first object needs, which is the shim (glibc 2.36, elf/dl-object.c: `_dl_new_object`), and ld.so cannot
-//! add to it by RTLD_GLOBAL (glibc's bug 18684). So the library is added here, in ld.so's own data, if these look as expected.
+//! A program that is linked with the library has it in its global scope, and Open MPI 4 has
+//! components that rely on that. In a namespace of dlmopen(3) that scope is what the first object
+//! needs, which is the shim (glibc 2.36, elf/dl-object.c: `_dl_new_object`), and ld.so cannot add
+//! to it by RTLD_GLOBAL (glibc's bug 18684). So the library is added here, in ld.so's own data, if
+//! these look as expected.
 #![allow(unsafe_code)]
 
 use super::{LIBRARY, SHIM};
@@ -71,7 +74,8 @@ unsafe fn of(object: Object) -> Option<*mut Scope> {
     let places = (HEAD..LENGTH).step_by(size_of::<usize>());
     let mut scopes = places.map(|at| object.wrapping_byte_add(at).cast::<Scope>());
     let is_its_list = |scope: &*mut Scope| {
-        // SAFETY: within a link map; what looks like a list is only read if it lies among ld.so's other data.
+        // SAFETY: within a link map; what looks like a list is only read if it lies among ld.so's
+        // other data.
         unsafe {
             let (list, count) = ((**scope).objects, (**scope).count);
             let is_list =

@@ -1,7 +1,8 @@
 //! Memory of the MPI side: the mappings of its half of the zone.
 #![allow(unsafe_code)]
 
-use super::{Error, is_mpi};
+use super::mpi_zone::is_mpi;
+use super::side_error::Error;
 use std::ffi::{c_int, c_void};
 use std::io;
 use std::ops::Range;
@@ -94,12 +95,14 @@ impl Saved {
     /// Unmaps what has come, maps again what has gone, and writes the content back.
     ///
     /// # Safety
-    /// No thread but the caller may use the memory, and the caller nothing that it has got from the library since.
+    /// No thread but the caller may use the memory, and the caller nothing that it has got from the
+    /// library since.
     pub unsafe fn put_back(&self) -> Result<(), Error> {
         let now = mappings()?;
         for mapping in &now {
             for range in self.without(&mapping.range) {
-                // Whoever has made it may have died before it was removed, and nobody is to find it any more.
+                // Whoever has made it may have died before it was removed, and nobody is to find it
+                // any more.
                 if let Some(segment) = &mapping.segment {
                     let _ = std::fs::remove_file(segment);
                 }

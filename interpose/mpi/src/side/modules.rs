@@ -1,7 +1,7 @@
 //! Libraries that the MPI library opens: its components, name services, drivers.
 #![allow(unsafe_code)]
 
-use super::Error;
+use super::side_error::Error;
 use crate::library::{self, Module};
 
 /// Those that are loaded.

@@ -1,7 +1,7 @@
 //! Signal handlers of the MPI side.
 #![allow(unsafe_code)]
 
-use super::is_mpi;
+use super::mpi_zone::is_mpi;
 use std::ffi::c_int;
 use understudy_abi::OWN_SIGNALS;
 
@@ -10,7 +10,8 @@ pub type Action = [usize; 4];
 
 const SIGNALS: c_int = 64;
 
-/// Asks for and, if `new` is given, sets what a signal does, past libc, which keeps two signals to itself.
+/// Asks for and, if `new` is given, sets what a signal does, past libc, which keeps two signals to
+/// itself.
 pub fn action(signal: c_int, new: Option<&Action>) -> Action {
     let mut old: Action = [0; 4];
     let new = new.map_or(std::ptr::null(), std::ptr::from_ref);

@@ -1,7 +1,8 @@
-//! What the MPI side keeps in the calling thread: thread-local data, values of its keys, the state of cancellation.
+//! What the MPI side keeps in the calling thread: thread-local data, values of its keys, the state
+//! of cancellation.
 #![allow(unsafe_code)]
 
-use super::Error;
+use super::side_error::Error;
 use super::threads::Layout;
 use crate::library;
 use std::ops::Range;

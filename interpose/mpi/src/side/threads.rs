@@ -1,11 +1,13 @@
 //! Threads of the MPI side, which are ended where they are.
 //!
-//! ld.so lists the stacks of all namespaces' threads; those in the library's half of the zone are the library's. Offsets
-//! in `struct pthread` are those that libc tells debuggers (glibc's nptl_db/structs.def).
+//! ld.so lists the stacks of all namespaces' threads; those in the library's half of the zone are
+//! the library's. Offsets in `struct pthread` are those that libc tells debuggers (glibc's
+//! nptl_db/structs.def).
 #![allow(unsafe_code)]
 
+use super::mpi_zone::is_mpi;
+use super::side_error::Error;
 use super::signals::{self, Action};
-use super::{Error, is_mpi};
 use crate::exit_word::exit_word;
 use std::arch::naked_asm;
 use std::ffi::{CStr, c_int, c_void};
@@ -57,8 +59,8 @@ impl Layout {
         let global = symbol(c"_rtld_global")?;
         let used = global + offset(c"_thread_db_rtld_global__dl_stack_used")?;
         let user = global + offset(c"_thread_db_rtld_global__dl_stack_user")?;
-        // `struct rtld_global` (glibc's sysdeps/generic/ldsodefs.h): lists used, user, cache; size of the cache, stack in
-        // flight, lock.
+        // `struct rtld_global` (glibc's sysdeps/generic/ldsodefs.h): lists used, user, cache; size
+        // of the cache, stack in flight, lock.
         const LIST: usize = 16;
         if user != used + LIST {
             return Err(Error::UnknownThreads);
@@ -136,7 +138,8 @@ impl Drop for Lock<'_> {
     }
 }
 
-/// exit(2) of the calling thread alone, if the signal came by tgkill(2): what was queued was for a thread of the program.
+/// exit(2) of the calling thread alone, if the signal came by tgkill(2): what was queued was for a
+/// thread of the program.
 #[unsafe(naked)]
 unsafe extern "C" fn end_thread() {
     naked_asm!(
@@ -221,7 +224,8 @@ impl Layout {
     /// All threads of the MPI side must have ended.
     unsafe fn forget(&self) -> Result<(), Error> {
         type Deallocate = unsafe extern "C" fn(*mut c_void, bool);
-        // SAFETY: ld.so's function of this type, which libc calls for threads whose stacks it does not keep.
+        // SAFETY: ld.so's function of this type, which libc calls for threads whose stacks it does
+        // not keep.
         let deallocate: Deallocate =
             unsafe { std::mem::transmute::<usize, Deallocate>(symbol(c"_dl_deallocate_tls")?) };
         let _lock = self.lock();

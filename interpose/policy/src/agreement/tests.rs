@@ -1,4 +1,5 @@
-//! Random programs and networks: no worker waits for ever, and at a cut all stand still outside of collectives.
+//! Random programs and networks: no worker waits for ever, and at a cut all stand still outside of
+//! collectives.
 
 use super::{Agreement, May, Phase};
 use crate::dice::Dice;
@@ -66,7 +67,8 @@ struct Job {
 }
 
 impl Job {
-    /// One order of all that happens: what of it concerns a worker is its program, so that all of them end.
+    /// One order of all that happens: what of it concerns a worker is its program, so that all of
+    /// them end.
     fn new(seed: u64) -> Job {
         let mut job = Job {
             dice: Dice(seed),

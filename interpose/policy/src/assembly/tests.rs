@@ -1,4 +1,5 @@
-//! Random programs of several threads: none waits for ever, and all processes enter what they have in common in one order.
+//! Random programs of several threads: none waits for ever, and all processes enter what they have
+//! in common in one order.
 
 use super::{Assemblies, Other, Side, Word};
 use crate::dice::Dice;
@@ -205,7 +206,8 @@ impl Job {
         }
     }
 
-    /// What the library does: a round ends when all have given their word, a call when all are inside.
+    /// What the library does: a round ends when all have given their word, a call when all are
+    /// inside.
     fn go_on(&mut self, number: usize) {
         let members = self.calls[number].members().len();
         if let Call::Collective(comm) = &mut self.calls[number]

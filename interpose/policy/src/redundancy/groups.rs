@@ -1,9 +1,10 @@
 //! Parity groups: which workers are in one, and who keeps parity of whom.
 //!
-//! As in a RAID of level 5 (W. Gropp, R. Ross, N. Miller, "Providing Efficient I/O Redundancy in MPI Environments", 2004;
-//! SCR calls it XOR): each member's pages are dealt out to the layers 0 to G - 2 (`understudy_image::parity`), and those of
-//! layer l go into the parity that the member l + 1 places further keeps. So no page is in parity that its own member keeps, each
-//! parity has pages of all others, and with any one member gone the others have what it takes.
+//! As in a RAID of level 5 (W. Gropp, R. Ross, N. Miller, "Providing Efficient I/O Redundancy in
+//! MPI Environments", 2004; SCR calls it XOR): each member's pages are dealt out to the layers 0 to
+//! G - 2 (`understudy_image::parity`), and those of layer l go into the parity that the member l +
+//! 1 places further keeps. So no page is in parity that its own member keeps, each parity has pages
+//! of all others, and with any one member gone the others have what it takes.
 
 use understudy_numbers::Worker;
 
@@ -17,13 +18,15 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// Groups of about `size` workers. No two of a group are in one of the `domains` (of each worker), if that can be.
+    /// Groups of about `size` workers. No two of a group are in one of the `domains` (of each
+    /// worker), if that can be.
     pub fn place(domains: &[u32], size: u32) -> Groups {
         let workers = domains.len();
         // No group of one: it could keep nothing.
         let count = workers.div_ceil(size as usize).min(workers / 2).max(1);
         let mut dealt: Vec<Worker> = Worker::all(workers as u32).collect();
-        // Dealt out domain by domain: as many workers of a domain as there are groups come into different ones.
+        // Dealt out domain by domain: as many workers of a domain as there are groups come into
+        // different ones.
         dealt.sort_by_key(|&worker| domains[worker.index()]);
         let mut members = vec![Vec::new(); count];
         for (index, worker) in dealt.into_iter().enumerate() {

@@ -11,6 +11,7 @@ use crate::told::process;
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
+use understudy_catalogue::message;
 use understudy_mpi::library;
 use understudy_numbers::ProcessNumber;
 
@@ -133,9 +134,8 @@ fn expect_unclosable(name: &str, users: &str) {
     };
     renewal::expect_driver();
     if process() == ProcessNumber(0) {
-        crate::sys::say(format_args!(
-            "{PREFIX}{name} names {component}, whose libraries are opened in advance: each process \
-             takes up to a second longer to start; leave it out unless the network needs it"
+        crate::sys::say(message::libraries_opened_in_advance(
+            PREFIX, name, component,
         ));
     }
 }

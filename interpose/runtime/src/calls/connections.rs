@@ -24,6 +24,7 @@ use std::mem::ManuallyDrop;
 use std::net::TcpStream;
 use std::os::fd::FromRawFd;
 use std::time::{Duration, Instant};
+use understudy_catalogue::message;
 use understudy_numbers::Worker;
 
 /// What it means if processes that connect cannot tell each other.
@@ -98,9 +99,7 @@ impl Side {
             Some(_) => Err(ERR_COMM),
             None if !(0..size).contains(&root) => Err(ERR_ROOT),
             None if recipe.has_spawned() => {
-                log::error!(
-                    "a communicator with spawned processes connects with no other one; take one without them"
-                );
+                log::error!("{}", message::SPAWNED_COMMUNICATOR_CONNECTS);
                 Err(ERR_UNSUPPORTED_OPERATION)
             }
             None => Ok(Side {
@@ -204,9 +203,7 @@ fn connect(rt: &Runtime, port: Option<(Worker, u64)>) -> Result<Found, Rewound> 
     };
     if owner == me {
         if dynamic::get(rt).board.ports.contains(&number) {
-            log::error!(
-                "MPI_Comm_connect: a process cannot connect to its own port under protection"
-            );
+            log::error!("{}", message::OWN_PORT);
         }
         return Ok(Err(ERR_PORT));
     }
@@ -293,11 +290,7 @@ fn other_end(rt: &Runtime, port: u64) -> Result<Outcome<Worker>, Rewound> {
             }
             if !told && began.elapsed() > LONG_WAIT {
                 told = true;
-                sys::say(format_args!(
-                    "MPI_Comm_join has waited for {} s for the process at the other end of its socket, which must be a worker of this \
-                     job and call MPI_Comm_join, too",
-                    LONG_WAIT.as_secs()
-                ));
+                sys::say(message::join_waits(LONG_WAIT.as_secs()));
             }
         }
         hear(rt)?;
@@ -349,7 +342,7 @@ fn port_of_socket(fd: c_int) -> Outcome<u64> {
         .local_addr()
         .and_then(|local| Ok([local, socket.peer_addr()?]));
     let mut ends = ends.map_err(|why| {
-        log::error!("MPI_Comm_join: descriptor {fd} is not a connected TCP socket: {why}");
+        log::error!("{}", message::join_descriptor(fd, why));
         ERR_ARG
     })?;
     // A socket for both versions of the Internet Protocol sees addresses of version 4 as some of version 6.

@@ -12,6 +12,7 @@ use crate::recovery::Runtime;
 use crate::{cut, rendezvous, told, world};
 use std::ffi::{CStr, c_char, c_int};
 use std::io;
+use understudy_catalogue::message;
 use understudy_mpi::call;
 use understudy_numbers::Worker;
 use xxhash_rust::xxh3::xxh3_64;
@@ -22,7 +23,7 @@ const PREFIX: &str = "understudy:";
 pub(super) type Outcome<T> = Result<T, c_int>;
 
 fn unreadable(why: &io::Error) -> c_int {
-    log::error!("what the workers show each other of their ports cannot be read or written: {why}");
+    log::error!("{}", message::ports_unreadable(why));
     ERR_INTERN
 }
 

@@ -15,6 +15,7 @@ use crate::recovery::Runtime;
 use crate::{clock, ending, job, renewal, spare, sys, world};
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::{AtomicI32, Ordering};
+use understudy_catalogue::message;
 use understudy_mpi::library;
 use understudy_relay::RankStage;
 use understudy_settings::Threads;
@@ -198,10 +199,7 @@ pub unsafe extern "C" fn MPI_Finalized(flag: *mut c_int) -> c_int {
 pub unsafe extern "C" fn MPI_Abort(_comm: VirtComm, errorcode: c_int) -> c_int {
     let rt = runtime();
     if world::is_initialised() {
-        sys::say(format_args!(
-            "MPI_Abort was called by worker {} with error code {errorcode}; the job ends",
-            world::worker(rt)
-        ));
+        sys::say(message::abort(world::worker(rt), errorcode));
     }
     ending::abort(rt, errorcode)
 }
@@ -268,10 +266,7 @@ pub unsafe extern "C" fn from_another_thread(
             Some(it @ (Proc::MPI_Init | Proc::MPI_Init_thread | Proc::MPI_Session_init))
                 if is_before_all() =>
             {
-                sys::say(format_args!(
-                    "{} was called by another thread than the process's first one, which is not supported; run the program with UNDERSTUDY_DISABLE=1, without protection",
-                    it.name()
-                ));
+                sys::say(message::other_thread(it.name()));
                 sys::exit_now(understudy_abi::exit::REFUSED)
             }
             _ => crate::raise::wrong_thread(slot),

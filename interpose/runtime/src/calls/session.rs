@@ -19,6 +19,7 @@ use crate::raise::{raise, raise_on};
 use crate::recovery::Runtime;
 use crate::{cut, early, requests, world};
 use std::ffi::{CStr, c_char, c_int};
+use understudy_catalogue::message;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::Worker;
 use xxhash_rust::xxh3::xxh3_64;
@@ -65,10 +66,7 @@ pub unsafe extern "C" fn MPI_Session_init(
         return raise_on(rt, procedure, ERR_ARG, Object::New(errhandler));
     }
     if world::is_initialised() && world::get(rt).finalized {
-        log::error!(
-            "a session cannot be opened: MPI_Finalize was the end of MPI, since neither the program nor a library that it had loaded \
-             names MPI_Session_init; open the session before"
-        );
+        log::error!("{}", message::SESSION_AFTER_FINALIZE);
         return raise_on(
             rt,
             procedure,

@@ -16,6 +16,7 @@ use crate::recovery::Runtime;
 use crate::world;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::null_mut;
+use understudy_catalogue::message;
 use understudy_mpi::call::Apart;
 use understudy_mpi::real_types::RealDatatype;
 
@@ -382,8 +383,8 @@ pub unsafe extern "C" fn MPI_T_cvar_write(handle: *mut c_void, buf: *const c_voi
         match unsafe { value_of(rt, variable.datatype.0, cvar.count, buf) } {
             Some(value) => tool::written::note(rt, &cvar, value),
             None => log::warn!(
-                "{} has a type that is not known here: what was written to it is lost with a failure",
-                String::from_utf8_lossy(&cvar.name)
+                "{}",
+                message::control_variable_type(String::from_utf8_lossy(&cvar.name))
             ),
         }
         Ok(())

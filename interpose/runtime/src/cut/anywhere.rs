@@ -3,7 +3,7 @@
 //! [`Agreement`] has the rules. A worker stands still at the entry of a call about messages, which has not begun then, or in the wait of one,
 //! whose requests are on record: set back to the cut, the program makes the call again, which finds them (`requests::resume`).
 
-use super::take_at;
+use super::take::take_at;
 use crate::arch::{self, Rewound, turn};
 use crate::attention::{self, AGREEING, ASKED, SEVERAL};
 use crate::generated::MAY_WAIT;

@@ -6,6 +6,7 @@ use crate::recovery::Runtime;
 use crate::{copies, overdue, schedule, sys, world};
 use std::sync::Once;
 use std::time::Instant;
+use understudy_catalogue::message;
 use understudy_image::PAGE_SIZE;
 use understudy_numbers::Epoch;
 
@@ -39,21 +40,18 @@ pub(super) fn skip(rt: &Runtime, shortage: &Shortage) {
 fn report(shortage: &Shortage, earlier: Epoch, lost: Option<Loss>) {
     static ONCE: Once = Once::new();
     let mib = |pages: u64| (pages * PAGE_SIZE as u64) >> 20;
-    let why = format!(
-        "checkpoint {} takes {} MiB of memory for copies, and {} MiB are left for them in {}",
+    let why = message::checkpoint_too_large(
         earlier.next(),
         mib(shortage.needed),
         mib(shortage.free),
-        headroom::tightest()
-    );
+        headroom::tightest(),
+    )
+    .to_string();
     if let Some(loss) = lost {
         protection::say_refused(&format!("{why}; {REMEDY}"), loss);
     } else {
         ONCE.call_once(|| {
-            sys::say(format_args!(
-                "{why}; the job goes on without new checkpoints while memory is short, and a \
-                 failure leads back to checkpoint {earlier}; {REMEDY}"
-            ));
+            sys::say(message::no_new_checkpoints(why, earlier, REMEDY));
         });
     }
 }
@@ -61,8 +59,5 @@ fn report(shortage: &Shortage, earlier: Epoch, lost: Option<Loss>) {
 /// Returns the reason why copies were given up between two cuts, if they were.
 pub(super) fn lost_copies() -> Option<String> {
     let cause = headroom::cause()?;
-    Some(format!(
-        "the program needs the memory of its copies, which were given up: almost none is left in \
-         {cause}; {REMEDY}"
-    ))
+    Some(message::copies_given_up(cause, REMEDY).to_string())
 }

@@ -131,7 +131,7 @@ fn shared_memory() -> Check {
     let place = match make_in_memory() {
         Ok(directory) => directory.path().to_owned(),
         Err(refused) if refused.is_planted() => {
-            return Check::failure(SHARED_MEMORY, refused.to_string(), refused.remedy());
+            return Check::explained_failure(SHARED_MEMORY, refused.to_string());
         }
         Err(_) => SHARED_MEMORY.into(),
     };

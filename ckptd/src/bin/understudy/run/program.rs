@@ -11,6 +11,7 @@ use std::fs::Metadata;
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use understudy_catalogue::message;
 
 /// The program cannot be executed.
 const NOT_EXECUTABLE: u8 = 126;
@@ -46,11 +47,9 @@ pub fn check(name: &OsStr) -> Result<(), Failure> {
         .iter()
         .find(|it| path.file_name() == Some(OsStr::new(it)))
     {
-        return Err(cannot(format!(
-            "{shown} is a launcher, and understudy run starts the program itself: each of its \
-             processes would start a job of its own. Name the program alone, as in: understudy run \
-             -n 4 -- ./solver; options for {launcher} are given with --mpirun"
-        )));
+        return Err(cannot(
+            message::launcher_as_program(shown, launcher).to_string(),
+        ));
     }
     let no = |why: &dyn std::fmt::Display| {
         Failure::with_status(NOT_EXECUTABLE, format_args!("{shown}: {why}"))

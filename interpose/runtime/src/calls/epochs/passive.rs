@@ -1,20 +1,19 @@
-//! Passive target epochs (MPI 4.1, 12.5.3 and 12.5.4): the library's locks and flushes, or, where members share memory, the layer's.
+//! Passive target epochs (MPI 4.1, 12.5.3 and 12.5.4): the library's locks and flushes, or, where
+//! members share memory, the layer's.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
-use super::{NO_WORD, check, noted, or_end, own};
-use crate::arch::Rewound;
-use crate::attempt;
+use super::epoch_ends::{NO_WORD, check, noted, or_end, own};
+use crate::arch::{self, Rewound};
 use crate::attention::{self, SEVERAL};
 use crate::calls::arguments::outcome;
 use crate::calls::runtime;
 use crate::errors::SUCCESS;
-use crate::exposure;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtWin, real_win};
 use crate::objects::window::{self, Epochs, Flush, Hold, LOCK_SHARED, passive, recent};
 use crate::raise::finish_win;
-use crate::recovery::Runtime;
-use crate::{arch, cut, recovery};
+use crate::recovery::{self, Runtime};
+use crate::{attempt, cut, exposure};
 use std::ffi::c_int;
 use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};

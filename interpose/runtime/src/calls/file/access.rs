@@ -1,10 +1,10 @@
 //! Reading and writing (MPI 4.1, 14.4).
 #![allow(unsafe_code)]
 
+use super::file_failure::{Failure, Result, class, comm_of, known};
 use super::memory::Memory;
 use super::places::{for_reading_only, layout_of};
 use super::shared;
-use super::{Failure, Result, class, comm_of, known};
 use crate::errors::*;
 use crate::handles::{VirtDatatype, VirtFile};
 use crate::objects::file::layout::Range;

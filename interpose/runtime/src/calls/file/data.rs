@@ -1,8 +1,10 @@
-//! The procedures that read and write (MPI 4.1, 14.4.2 to 14.4.5), and those of the individual pointer.
+//! The procedures that read and write (MPI 4.1, 14.4.2 to 14.4.5), and those of the individual
+//! pointer.
 #![allow(unsafe_code)]
 
 use super::access::{At, Buffer, Way, access};
-use super::{Failure, Result, class, comm_of, finish, known, put, shared, together};
+use super::file_failure::{Failure, Result, class, comm_of, finish, known, put, together};
+use super::shared;
 use crate::calls::arguments::put_status;
 use crate::calls::runtime;
 use crate::cut;

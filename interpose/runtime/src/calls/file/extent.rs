@@ -1,7 +1,7 @@
 //! How long data are, in memory and in files.
 #![allow(unsafe_code)]
 
-use super::{Result, class, local};
+use super::file_failure::{Result, class, local};
 use crate::errors::*;
 use crate::generated::real;
 use crate::handles::{VirtDatatype, real_datatype};

@@ -1,12 +1,11 @@
 //! Hints of open files (MPI 4.1, 14.2.8).
 #![allow(unsafe_code)]
 
-use super::{Failure, finish, known, put};
+use super::file_failure::{Failure, finish, known, put};
 use crate::calls::runtime;
 use crate::generated::Proc;
 use crate::handles::{VirtFile, VirtInfo};
-use crate::objects::file;
-use crate::objects::info;
+use crate::objects::{file, info};
 use crate::recovery::Runtime;
 use std::ffi::c_int;
 

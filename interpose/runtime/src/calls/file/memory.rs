@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::extent::{external_size, size_of};
-use super::{Result, class, local};
+use super::file_failure::{Result, class, local};
 use crate::errors::*;
 use crate::generated::real;
 use crate::handles::{VirtDatatype, real_datatype};
@@ -13,6 +13,7 @@ use crate::recovery::Runtime;
 use std::borrow::Cow;
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
+use understudy_catalogue::message;
 use understudy_mpi::real_types::RealComm;
 
 /// At most so many bytes are packed at once.
@@ -45,9 +46,7 @@ fn is_dense(rt: &Runtime, datatype: VirtDatatype, size: u64) -> bool {
 fn pieces_of(rt: &Runtime, datatype: VirtDatatype) -> Result<Arc<TypeMap>> {
     let map = TypeMaps::exact(MOST_PIECES).of(rt, datatype);
     if map.pieces.iter().map(|(_, length)| length).sum::<usize>() != map.size {
-        log::error!(
-            "an element of 2 GiB or more has more than {MOST_PIECES} pieces, or some that cannot be told"
-        );
+        log::error!("{}", message::element_too_complex(MOST_PIECES));
         return Err(class(ERR_TYPE));
     }
     Ok(map)

@@ -1,19 +1,17 @@
 //! Opening, closing and deleting files (MPI 4.1, 14.2).
 #![allow(unsafe_code)]
 
-use super::{
-    Failure, Result, class, comm_of, finish, first_does, known, library, put, shared, together,
-    view,
+use super::file_failure::{
+    Failure, Result, class, comm_of, finish, first_does, known, library, put, together,
 };
+use super::{shared, view};
 use crate::calls::runtime;
 use crate::errors::*;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtFile, VirtInfo, real_comm};
-use crate::objects::comm::create;
-use crate::objects::errhandler;
-use crate::objects::file::pointer::Pointer;
-use crate::objects::file::{self, File, mode};
-use crate::objects::{comm, info};
+use crate::objects::comm::{self, create};
+use crate::objects::file::{self, File, Pointer, mode};
+use crate::objects::{errhandler, info};
 use crate::recovery::Runtime;
 use crate::user::{self, FileCall};
 use crate::{cut, early, told, world};

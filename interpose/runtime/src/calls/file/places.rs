@@ -1,7 +1,7 @@
 //! Where the data of a view lie in its file.
 
 use super::extent::handle;
-use super::{Failure, Result, class};
+use super::file_failure::{Failure, Result, class};
 use crate::errors::*;
 use crate::handles::VirtFile;
 use crate::journal::typemap::TypeMaps;
@@ -9,6 +9,7 @@ use crate::objects::file::layout::Layout;
 use crate::objects::file::{self, File, View};
 use crate::recovery::Runtime;
 use std::sync::Arc;
+use understudy_catalogue::message;
 
 /// A view with more pieces than this is refused.
 const MOST_PIECES: usize = 1 << 24;
@@ -25,9 +26,7 @@ pub(super) fn layout_of(rt: &Runtime, fh: VirtFile, file: &File) -> Result<Arc<L
 
 /// What writing by a view is that has bytes of the file more than once.
 pub(super) fn for_reading_only() -> Failure {
-    log::error!(
-        "a view that has bytes of the file more than once is for reading only (MPI 4.1, 14.3)"
-    );
+    log::error!("{}", message::VIEW_OVERLAPS);
     class(ERR_TYPE)
 }
 
@@ -41,9 +40,7 @@ pub(super) fn make_layout(rt: &Runtime, view: &View) -> Result<Layout> {
         || map.extent < 0
         || map.pieces.first().is_some_and(|first| first.0 < 0)
     {
-        log::error!(
-            "the file type of a view has more than {MOST_PIECES} pieces, or places that fall (MPI 4.1, 14.3)"
-        );
+        log::error!("{}", message::view_too_complex(MOST_PIECES));
         return Err(class(ERR_TYPE));
     }
     let pieces = map.pieces.iter().filter(|(_, length)| *length > 0);

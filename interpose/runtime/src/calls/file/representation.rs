@@ -4,7 +4,7 @@
 //! runtime calls none either.
 #![allow(unsafe_code)]
 
-use super::{finish, local};
+use super::file_failure::{finish, local};
 use crate::calls::runtime;
 use crate::generated::Proc;
 use crate::generated::callbacks::{DatarepConversionFn, DatarepExtentFn};

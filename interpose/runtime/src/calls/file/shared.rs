@@ -1,16 +1,16 @@
 //! The shared pointer (MPI 4.1, 14.4.4): [`crate::objects::file::pointer`].
 #![allow(unsafe_code)]
 
+use super::file_failure::{Failure, Result, class, comm_of, finish, first_does, known, together};
 use super::places::units_before_end;
-use super::{Failure, Result, class, comm_of, finish, first_does, known, together};
 use crate::calls::runtime;
 use crate::errors::{ERR_ARG, ERR_UNSUPPORTED_OPERATION};
 use crate::generated::Proc;
 use crate::handles::VirtFile;
-use crate::objects::file::File;
-use crate::objects::file::pointer;
+use crate::objects::file::{File, pointer};
 use crate::recovery::Runtime;
 use std::ffi::c_int;
+use understudy_catalogue::message;
 
 pub(super) const SEEK_SET: c_int = 600;
 pub(super) const SEEK_CUR: c_int = 602;
@@ -23,10 +23,7 @@ pub(super) fn position(file: &File) -> Result<u64> {
 
 fn change(rt: &Runtime, file: &File, to: impl FnOnce(u64) -> u64) -> Result<u64> {
     if file.shared_path.is_empty() {
-        log::error!(
-            "{} has no shared pointer: nothing can be made in its directory, and it is open on several nodes",
-            file.path().display()
-        );
+        log::error!("{}", message::no_shared_pointer(file.path().display()));
         return Err(class(ERR_UNSUPPORTED_OPERATION));
     }
     Ok(pointer::change(rt, file, to)?)
@@ -88,6 +85,6 @@ pub unsafe extern "C" fn MPI_File_get_position_shared(fh: VirtFile, offset: *mut
     let place = known(rt, fh).and_then(|file| position(&file));
     // SAFETY: the program's place for it.
     let got: std::result::Result<(), Failure> =
-        place.and_then(|place| unsafe { super::put(offset, place as i64) });
+        place.and_then(|place| unsafe { super::file_failure::put(offset, place as i64) });
     finish(rt, Proc::MPI_File_get_position_shared, fh, got)
 }

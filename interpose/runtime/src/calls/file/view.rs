@@ -2,11 +2,12 @@
 #![allow(unsafe_code)]
 
 use super::extent::{external_size, handle, size_of};
+use super::file_failure::{
+    Failure, Result, agree, class, comm_of, finish, first_does, known, local, put, together,
+};
 use super::hints::add_hints;
 use super::places::{for_reading_only, layout_of, make_layout};
-use super::{
-    Failure, Result, agree, class, comm_of, finish, first_does, known, local, put, shared, together,
-};
+use super::shared;
 use crate::calls::arguments::put_text;
 use crate::calls::runtime;
 use crate::errors::*;
@@ -18,6 +19,7 @@ use crate::objects::file::{self, File, Representation, View, mode};
 use crate::recovery::Runtime;
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::Arc;
+use understudy_catalogue::message;
 use understudy_mpi::comm::Extreme;
 
 const DISPLACEMENT_CURRENT: i64 = -54_278_278;
@@ -73,7 +75,7 @@ fn new_view(
     if of == Representation::External32
         && (external_size(rt, etype)? != unit || external_size(rt, filetype)? != tile)
     {
-        log::error!("a view in external32 needs datatypes that are as long there as in memory");
+        log::error!("{}", message::EXTERNAL32_VIEW);
         return Err(class(ERR_UNSUPPORTED_DATAREP));
     }
     Ok(View {

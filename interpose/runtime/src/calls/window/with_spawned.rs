@@ -1,9 +1,11 @@
-//! Windows of which spawned processes are members, too: these run without the layer, so whatever the members do together is the library's.
+//! Windows of which spawned processes are members, too: these run without the layer, so whatever
+//! the members do together is the library's.
 //!
-//! As long as there is one no cut is taken. So it never comes back, and its memory may be the library's.
+//! As long as there is one no cut is taken. So it never comes back, and its memory may be the
+//! library's.
 #![allow(unsafe_code)]
 
-use super::{blank, enter};
+use super::new_window::{blank, enter};
 use crate::arch::Rewound;
 use crate::errors::{ERR_COMM, ERR_NO_MEM, SUCCESS};
 use crate::handles::{VirtComm, VirtInfo, VirtWin, real_comm, real_info};

@@ -1,0 +1,41 @@
+//! The catalogue of messages: one place for texts, causes and remedies.
+//!
+//! `data/messages.toml` has an entry for each message.
+//! `make generate` makes of it the texts in [`message`], the table [`CATALOGUE`] and the page
+//! docs/messages.md.
+//! Each text ends with the message's identifier in brackets, which `understudy explain` takes.
+
+#![no_std]
+
+/// An entry of the catalogue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// Words joined by hyphens, such as `file-descriptor-limit`.
+    pub identifier: &'static str,
+    /// Text with the names of its parameters in braces, without the identifier.
+    pub text: &'static str,
+    /// Reason for the message; empty if the text says it.
+    pub cause: &'static str,
+    /// Action for the user; empty if none is needed.
+    pub remedy: &'static str,
+}
+
+/// Texts of the messages: constants, and functions of the messages' parameters.
+pub mod message {
+    include!("generated/message.rs");
+}
+
+mod table {
+    use super::Message;
+
+    include!("generated/table.rs");
+}
+
+pub use table::CATALOGUE;
+
+/// Returns the message with an identifier.
+pub fn find(identifier: &str) -> Option<&'static Message> {
+    CATALOGUE
+        .iter()
+        .find(|message| message.identifier == identifier)
+}

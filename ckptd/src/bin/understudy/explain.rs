@@ -1,0 +1,99 @@
+//! `understudy explain`: cause and remedy of a message.
+
+use crate::outcome::{Failure, IMPOSSIBLE, Outcome, print_by, verdict};
+use std::io::Write;
+use understudy_catalogue::{CATALOGUE, Message, find};
+
+/// Print cause and remedy of messages.
+///
+/// A message ends with its identifier in brackets: `[file-descriptor-limit]`.
+/// Without words, all identifiers are printed with their texts.
+#[derive(clap::Args)]
+#[command(after_help = "Exit status:\n  \
+    0  done\n  \
+    2  wrong usage\n  \
+    3  no such message\n\n\
+    Examples: understudy explain file-descriptor-limit\n          \
+    understudy explain 'understudy: worker 2 died ... [repeated-kill]; the job ends'")]
+pub struct Arguments {
+    /// Identifiers, or lines that understudy has printed.
+    words: Vec<String>,
+}
+
+impl Arguments {
+    pub fn run(self) -> Outcome {
+        let named: Vec<&str> = self
+            .words
+            .iter()
+            .flat_map(|text| identifiers(text))
+            .collect();
+        let messages = named
+            .into_iter()
+            .map(message_named)
+            .collect::<Result<Vec<_>, _>>()?;
+        print_by(|out| match self.words.is_empty() {
+            true => CATALOGUE
+                .iter()
+                .try_for_each(|message| writeln!(out, "{}: {}", message.identifier, message.text)),
+            false => messages
+                .iter()
+                .try_for_each(|message| explain(message, out)),
+        })?;
+        Ok(verdict(true))
+    }
+}
+
+/// Returns the identifiers in a text: those in brackets, or the whole text.
+fn identifiers(text: &str) -> Vec<&str> {
+    let in_brackets = text
+        .split('[')
+        .skip(1)
+        .filter_map(|rest| Some(rest.split_once(']')?.0));
+    let found: Vec<&str> = in_brackets.filter(|name| find(name).is_some()).collect();
+    if found.is_empty() { vec![text] } else { found }
+}
+
+fn message_named(identifier: &str) -> Result<&'static Message, Failure> {
+    find(identifier).ok_or_else(|| {
+        let why = format!(
+            "no message has the identifier `{identifier}`; `understudy explain` lists them"
+        );
+        Failure::with_status(IMPOSSIBLE, why)
+    })
+}
+
+fn explain(message: &Message, out: &mut impl Write) -> std::io::Result<()> {
+    writeln!(out, "{}", message.identifier)?;
+    let parts = [
+        ("message", message.text),
+        ("cause", message.cause),
+        ("remedy", message.remedy),
+    ];
+    for (name, text) in parts.iter().filter(|(_, text)| !text.is_empty()) {
+        writeln!(out, "  {name:<8} {text}")?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identifiers_are_taken_from_printed_lines() {
+        let line = "understudy[0] warn: x [1] is {y} [valgrind]; z [musl]";
+        assert_eq!(identifiers(line), ["valgrind", "musl"]);
+        assert_eq!(identifiers("valgrind"), ["valgrind"]);
+        assert_eq!(identifiers("no [such] thing"), ["no [such] thing"]);
+    }
+
+    #[test]
+    fn messages_are_explained_by_cause_and_remedy() {
+        let mut out = Vec::new();
+        explain(message_named("valgrind").expect("a message"), &mut out).expect("memory");
+        let text = String::from_utf8(out).expect("text");
+        assert!(text.starts_with("valgrind\n  message  the program runs under valgrind"));
+        assert!(text.contains("\n  cause    ") && text.contains("\n  remedy   "));
+        assert!(message_named("no-such-message").is_err());
+    }
+}

@@ -1,0 +1,159 @@
+//! The start of a job, alone or beside others.
+
+use super::run::Run;
+use super::{Job, STANDARD_INPUT};
+use crate::autogroup;
+use crate::hosts::Hosts;
+use crate::outcome::Outcome;
+use crate::place::{self, Launcher};
+use crate::slurm::Slurm;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Instant, SystemTime};
+
+impl Job {
+    /// Runs the job in a directory of its own, and waits until nothing of it is left.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    pub fn run(mut self) -> Outcome {
+        self.attempt()
+    }
+
+    /// Runs the job, which may be run again.
+    pub(crate) fn attempt(&mut self) -> Outcome {
+        let _turn = place::turn();
+        self.run_in(place::directory())
+    }
+
+    /// Runs another job at the same time.
+    ///
+    /// # Panics
+    /// If one cannot be started.
+    pub fn run_beside(mut self, other: impl FnOnce() -> Job + Send) -> [Outcome; 2] {
+        let _turn = place::turn();
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| other().run_in(place::directory()));
+            [
+                self.run_in(place::directory()),
+                other.join().expect("it has been started"),
+            ]
+        })
+    }
+
+    /// Runs a job for each row, all at the same time: they wait for the most part.
+    ///
+    /// # Panics
+    /// If one cannot be started.
+    pub fn run_each<Row: Sync>(rows: &[Row], make: impl Fn(&Row) -> Job + Sync) -> Vec<Outcome> {
+        let _turn = place::turn();
+        std::thread::scope(|scope| {
+            let run = |row| {
+                let make = &make;
+                scope.spawn(move || make(row).run_in(place::directory()))
+            };
+            let running: Vec<_> = rows.iter().map(run).collect();
+            let ended = running
+                .into_iter()
+                .map(|job| job.join().expect("it has been started"));
+            ended.collect()
+        })
+    }
+
+    /// Runs the job in the directory of an earlier one, which has it no more.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    pub fn run_after(mut self, before: &mut Outcome) -> Outcome {
+        let _turn = place::turn();
+        self.run_in(
+            before
+                .root
+                .take()
+                .expect("nobody else has taken the directory"),
+        )
+    }
+
+    fn run_in(&mut self, root: tempfile::TempDir) -> Outcome {
+        autogroup::turn_off();
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        for name in ["work", "events"] {
+            std::fs::create_dir_all(root.path().join(name)).expect("the directory is writable");
+        }
+        for (name, text) in &self.inputs {
+            std::fs::write(root.path().join("work").join(name), text)
+                .expect("the directory is writable");
+        }
+        let mark = format!(
+            "{}-{}",
+            std::process::id(),
+            COUNT.fetch_add(1, Ordering::Relaxed)
+        );
+        let hosts =
+            (!self.slots.is_empty()).then(|| Hosts::new(&self.slots).expect("there can be hosts"));
+        if let Some(hosts) = hosts.as_ref().filter(|_| !self.racks.is_empty()) {
+            let file = root.path().join("racks");
+            let line = |(host, rack): (usize, &u32)| format!("{} rack{rack}\n", hosts.name(host));
+            let lines: String = self.racks.iter().enumerate().map(line).collect();
+            std::fs::write(&file, lines).expect("the directory is writable");
+            self.set_env("UNDERSTUDY_DOMAIN", &file.to_string_lossy());
+        }
+        let slurm = hosts
+            .as_ref()
+            .zip(self.slurm)
+            .map(|(hosts, mpi)| (Slurm::on(hosts), mpi));
+        if let Some((slurm, mpi)) = &slurm {
+            self.srun = Some(slurm.srun(mpi));
+        }
+        let mut command = self.command(root.path(), &mark, hosts.as_ref());
+        let stream =
+            |name| File::create(root.path().join(name)).expect("the directory is writable");
+        let input = File::open(root.path().join("work").join(STANDARD_INPUT));
+        command
+            .stdin(input.map_or_else(
+                |_| Stdio::null(),
+                |input| {
+                    if self.launcher == Launcher::Ckptd {
+                        piped(input)
+                    } else {
+                        input.into()
+                    }
+                },
+            ))
+            .stdout(stream("stdout"))
+            .stderr(stream("stderr"));
+        let line = format!("{command:?}");
+        let (started, began) = (Instant::now(), SystemTime::now());
+        let child = command
+            .spawn()
+            .unwrap_or_else(|error| panic!("{line}: {error}"));
+        let mut run = Run {
+            child,
+            mark,
+            hosts,
+            size: self.workers + self.spares,
+            is_guarded: self.layer,
+            ranks: BTreeMap::new(),
+            relay_mark: String::new(),
+            shared_memory: BTreeSet::new(),
+            mapped_at: None,
+            killed: Vec::new(),
+            began,
+        };
+        let status = run.attend(root.path(), self, started);
+        let wall = started.elapsed();
+        let left_behind = run.left_behind();
+        drop(slurm);
+        Outcome::new(root, line, status, wall, run.killed, left_behind)
+    }
+}
+
+/// Returns a pipe with the content of a file, as mpirun makes one of its standard input.
+fn piped(mut input: File) -> Stdio {
+    let (read, mut write) = std::io::pipe().expect("there are descriptors");
+    // Whoever does not read all of it has closed it by the end.
+    std::thread::spawn(move || std::io::copy(&mut input, &mut write));
+    read.into()
+}

@@ -1,0 +1,83 @@
+//! x86-64: calls that a signal handler can end, and what a signal has interrupted.
+#![allow(unsafe_code)]
+
+use std::arch::naked_asm;
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The stack pointer of the [`guarded`] call under way, 0 if there is none.
+static ESCAPE: AtomicUsize = AtomicUsize::new(0);
+
+/// Calls `function(argument)` so that a signal handler can end the call ([`escape_from`]), since it
+/// may fault.
+///
+/// # Safety
+/// What the function has under way when it is ended must not matter.
+#[unsafe(naked)]
+pub unsafe extern "C" fn guarded(
+    argument: *mut c_void,
+    function: unsafe extern "C" fn(*mut c_void),
+) {
+    naked_asm!(
+        ".cfi_startproc",
+        "push rbp",
+        ".cfi_adjust_cfa_offset 8",
+        ".cfi_rel_offset rbp, 0",
+        "mov rbp, rsp",
+        ".cfi_def_cfa_register rbp",
+        "push rbx",
+        "push r12",
+        "push r13",
+        "push r14",
+        "push r15",
+        "push r15",
+        "mov qword ptr [rip + {escape}], rsp",
+        "call rsi",
+        "jmp {escaped}",
+        ".cfi_endproc",
+        escape = sym ESCAPE,
+        escaped = sym escaped,
+    )
+}
+
+/// The end of a guarded call, from wherever it is.
+///
+/// # Safety
+/// There must be one.
+#[unsafe(naked)]
+pub(super) unsafe extern "C" fn escaped() -> ! {
+    naked_asm!(
+        "mov rsp, qword ptr [rip + {escape}]",
+        "mov qword ptr [rip + {escape}], 0",
+        "pop r15",
+        "pop r15",
+        "pop r14",
+        "pop r13",
+        "pop r12",
+        "pop rbx",
+        "pop rbp",
+        "ret",
+        escape = sym ESCAPE,
+    )
+}
+
+/// In a signal handler: has the guarded call under way end as soon as the handler returns. False if
+/// there is none.
+pub fn escape_from(context: &mut libc::ucontext_t) -> bool {
+    let stack = ESCAPE.load(Ordering::Relaxed);
+    if stack == 0 {
+        return false;
+    }
+    let registers = &mut context.uc_mcontext.gregs;
+    registers[libc::REG_RSP as usize] = stack as i64;
+    registers[libc::REG_RIP as usize] = escaped as *const () as i64;
+    // It may have been copying backwards.
+    const DIRECTION: i64 = 1 << 10;
+    registers[libc::REG_EFL as usize] &= !DIRECTION;
+    true
+}
+
+/// The instruction that a signal has interrupted.
+pub fn interrupted_at(context: &libc::ucontext_t) -> u64 {
+    context.uc_mcontext.gregs[libc::REG_RIP as usize] as u64
+}

@@ -1,0 +1,58 @@
+//! The rank's event file and its clock.
+//!
+//! An event that cannot be recorded at the moment, since another one is being recorded, is left
+//! out: no job ends for an event.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+use understudy_formats::events::{Epoch, EventWriter, Kind, ProcessNumber};
+
+static WRITER: Mutex<Option<EventWriter>> = Mutex::new(None);
+static EPOCH: AtomicU64 = AtomicU64::new(0);
+
+/// Opens the event file of the process with this rank in the launcher's world.
+pub fn open(directory: &Path, rank: ProcessNumber) {
+    *WRITER.lock().unwrap_or_else(PoisonError::into_inner) =
+        Some(EventWriter::create(directory, rank));
+}
+
+/// Whether there is an event file.
+pub fn are_kept() -> bool {
+    let writer = WRITER.try_lock().ok();
+    writer.is_some_and(|writer| writer.as_ref().is_some_and(EventWriter::is_on))
+}
+
+/// The epoch that later events belong to.
+pub fn set_epoch(epoch: Epoch) {
+    EPOCH.store(epoch.0, Ordering::Relaxed);
+}
+
+/// Records an event of this moment.
+pub fn emit(kind: Kind) {
+    record(|writer, epoch| writer.emit(epoch, kind));
+}
+
+/// Records an event of an earlier moment, given by `clock`.
+pub fn emit_at(moment: u64, kind: Kind) {
+    record(|writer, epoch| writer.emit_at(moment, epoch, kind));
+}
+
+fn record(event: impl FnOnce(&mut EventWriter, Epoch)) {
+    if let Ok(mut writer) = WRITER.try_lock()
+        && let Some(writer) = &mut *writer
+    {
+        event(writer, Epoch(EPOCH.load(Ordering::Relaxed)));
+    }
+}
+
+/// The moment, for `emit_at`.
+pub fn clock() -> u64 {
+    understudy_formats::events::monotonic_ns()
+}
+
+/// Nanoseconds since `start`.
+pub fn nanoseconds(start: Instant) -> u64 {
+    start.elapsed().as_nanos() as u64
+}

@@ -1,0 +1,220 @@
+//! The few system calls that have no safe wrapper, and lookups in both namespaces.
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, c_int, c_void};
+use std::hint::black_box;
+use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
+use understudy_catalogue::message;
+
+/// Dies at once, as by `kill -9`.
+pub fn kill_self() -> ! {
+    // SAFETY: kill(2) on this process.
+    unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+    loop {
+        std::thread::park();
+    }
+}
+
+/// Ends the process without running anything else.
+pub fn exit_now(status: i32) -> ! {
+    // SAFETY: _exit(2).
+    unsafe { libc::_exit(status) }
+}
+
+/// The calling thread opens files in a table of its own from now on (unshare(2), `CLONE_FILES`),
+/// empty but for where messages go: none of them has a number, even for a moment, that the
+/// program's next file would have. Where this is not allowed, as in some containers, it goes on in
+/// the table of all.
+pub fn leave_descriptors() {
+    let kept = crate::told::message_descriptor() as libc::c_uint;
+    // SAFETY: unshare(2) and close_range(2); this thread has nothing open of its own.
+    unsafe {
+        if libc::unshare(libc::CLONE_FILES) == 0 {
+            libc::close_range(0, kept.saturating_sub(1), 0);
+            libc::close_range(kept + 1, libc::c_uint::MAX, 0);
+        }
+    }
+}
+
+/// Whether this process may make files as long as it likes (setrlimit(2), `RLIMIT_FSIZE`).
+pub fn files_may_grow() -> bool {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: getrlimit(2) fills the structure.
+    let rc = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) };
+    rc == 0 && limit.rlim_cur == libc::RLIM_INFINITY
+}
+
+/// Moves a descriptor that has an owner out of the user side's range.
+pub fn lift_owned(descriptor: OwnedFd) -> OwnedFd {
+    // SAFETY: a descriptor of this function's own, which becomes another one.
+    unsafe { OwnedFd::from_raw_fd(lift(descriptor.into_raw_fd())) }
+}
+
+/// Moves a descriptor out of the user side's range.
+pub fn lift(descriptor: c_int) -> c_int {
+    // SAFETY: fcntl(2) and close(2) on a descriptor that was just made.
+    unsafe {
+        let high = libc::fcntl(
+            descriptor,
+            libc::F_DUPFD_CLOEXEC,
+            understudy_abi::RUNTIME_FD_BASE,
+        );
+        if high < 0 {
+            return descriptor;
+        }
+        libc::close(descriptor);
+        high
+    }
+}
+
+/// A symbol of the runtime side's namespace; null if there is none.
+pub fn symbol(name: &CStr) -> *mut c_void {
+    // SAFETY: dlsym(3), called from this library and not as a tail call, so that it searches this
+    // namespace.
+    let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    std::hint::black_box(address)
+}
+
+/// An offset that libc publishes for debuggers (`_thread_db_*`, nptl_db/structs.def): the last word
+/// of a descriptor of size in bits, count and offset. `None`: this libc does not.
+pub fn debuggers_offset(name: &CStr) -> Option<u64> {
+    let descriptor = symbol(name).cast::<u32>();
+    // SAFETY: libc's descriptor, three 32-bit words.
+    (!descriptor.is_null()).then(|| u64::from(unsafe { descriptor.add(2).read() }))
+}
+
+/// A size, published in the same way.
+pub fn debuggers_size(name: &CStr) -> Option<u64> {
+    let size = symbol(name).cast::<u32>();
+    // SAFETY: one 32-bit word of libc's.
+    (!size.is_null()).then(|| u64::from(unsafe { size.read() }))
+}
+
+/// An error with its causes.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}
+
+/// Tells the user something: one line on the job's standard error, past the program's own stream,
+/// whose bytes are counted.
+pub fn say(message: impl std::fmt::Display) {
+    write_message(format!("understudy: {message}\n").as_bytes());
+}
+
+/// From now on a panic, which ends the process, is told by [`say`]: what Rust writes by itself goes
+/// to the program's stream, and whoever takes the part would leave out as many of the program's
+/// bytes.
+pub fn tell_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        let payload = panic.payload();
+        let text = payload.downcast_ref::<&str>().copied();
+        let what = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+        let (file, line) = panic
+            .location()
+            .map_or(("?", 0), |place| (place.file(), place.line()));
+        say(message::runtime_error(what.unwrap_or("?"), file, line));
+    }));
+}
+
+/// Writes to the job's standard error, past the program's own stream.
+pub fn write_message(bytes: &[u8]) {
+    let fd = crate::told::message_descriptor();
+    // SAFETY: write(2) of a valid buffer; nothing can be done about a failure.
+    unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) };
+}
+
+/// The program may have asked for a signal where a result is not exact, say (feenableexcept(3)):
+/// none is raised from here on. What is to be given to [`raise_exceptions`].
+pub fn mask_exceptions() -> u32 {
+    const MASKED: u32 = 0x1f80;
+    let mut before = 0u32;
+    // SAFETY: stores the control and status register.
+    unsafe { std::arch::asm!("stmxcsr [{}]", in(reg) &mut before, options(nostack)) };
+    raise_exceptions(before | MASKED);
+    before
+}
+
+/// From here on exceptions are raised as they were before [`mask_exceptions`].
+pub fn raise_exceptions(before: u32) {
+    // SAFETY: loads what was stored, or that with more exceptions masked.
+    unsafe { std::arch::asm!("ldmxcsr [{}]", in(reg) &before, options(nostack)) };
+}
+
+/// Computes with floating-point numbers, without a signal.
+pub fn quietly<T>(compute: impl FnOnce() -> T) -> T {
+    let before = mask_exceptions();
+    // Nothing is computed earlier or later than here.
+    let result = black_box(black_box(compute)());
+    raise_exceptions(before);
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quietly;
+    use std::hint::black_box;
+    use std::process::Command;
+
+    unsafe extern "C" {
+        fn feenableexcept(exceptions: i32) -> i32;
+    }
+
+    /// A third is no number that a computer has.
+    #[test]
+    fn what_is_not_exact_raises_no_signal() {
+        std::thread::spawn(|| {
+            const ALL: i32 = 0x3d;
+            // SAFETY: of this thread, which computes nothing else.
+            let before = unsafe { feenableexcept(ALL) };
+            let third = quietly(|| black_box(1.0_f64) / black_box(3.0));
+            // SAFETY: as above; what is enabled is told by enabling nothing more.
+            let after = unsafe { feenableexcept(0) };
+            assert_eq!((before, after), (0, ALL));
+            assert_eq!(third.to_bits(), 0x3fd5_5555_5555_5555);
+        })
+        .join()
+        .expect("no signal");
+    }
+
+    #[test]
+    fn a_panic_is_one_line_of_ours() {
+        let program = std::env::current_exe().expect("the test has a file");
+        let test = [
+            "--exact",
+            "sys::tests::panic_with_a_hook",
+            "--ignored",
+            "--nocapture",
+        ];
+        let output = Command::new(program)
+            .args(test)
+            .output()
+            .expect("it can be started");
+        let said = String::from_utf8_lossy(&output.stderr);
+        let lines: Vec<&str> = said
+            .lines()
+            .filter(|line| line.contains("a reason"))
+            .collect();
+        let is_ours = |line: &str| {
+            line.starts_with("understudy: internal error: a reason (")
+                && line.contains("src/sys.rs:")
+        };
+        assert!(lines.len() == 1 && is_ours(lines[0]), "{said}");
+        assert!(!output.status.success());
+    }
+
+    #[test]
+    #[ignore = "ends its process; started by another test"]
+    fn panic_with_a_hook() {
+        super::tell_panics();
+        panic!("{}", "a reason");
+    }
+}

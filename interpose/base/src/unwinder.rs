@@ -1,0 +1,20 @@
+//! The unwinder of this side's libgcc; it knows the frames of both sides (ld.so's
+//! `_dl_find_object`, which takes no lock).
+#![allow(unsafe_code)]
+
+use std::ffi::{c_int, c_void};
+
+/// The walk goes on.
+pub const NO_REASON: c_int = 0;
+pub const END_OF_STACK: c_int = 5;
+
+#[link(name = "gcc_s")]
+unsafe extern "C" {
+    /// Calls `trace` for each frame, the innermost first.
+    pub fn _Unwind_Backtrace(
+        trace: unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int,
+        argument: *mut c_void,
+    ) -> c_int;
+    /// Where a frame is.
+    pub fn _Unwind_GetIP(context: *mut c_void) -> usize;
+}

@@ -1,0 +1,47 @@
+//! Replicas that a process keeps of itself and of its partners, and the checkpoint that follows.
+//!
+//! The last committed epoch stays intact while the next one is *pending*: captured, and on its way
+//! to the holders. After a failure the pending epoch is committed or discarded, whichever all
+//! workers agree on.
+//!
+//! * `copy`, `script`, `records`, `transfer`, `parity`: the data and their messages;
+//! * `legacy`, `received`, `inquiries`, `pending`, `replicas`: the state of this process;
+//! * `copies_runtime`: the link of the runtime's chain that has this state;
+//! * `adoption`, `commitment`, `claim`, `saved`, `deduplication`,
+//!   `window_tracking`: the operations.
+
+mod adoption;
+mod buddies;
+mod claim;
+mod commitment;
+mod copies_runtime;
+mod copy;
+mod deduplication;
+mod hands;
+mod inquiries;
+mod legacy;
+pub mod parity;
+mod pending;
+mod received;
+mod records;
+mod replicas;
+mod saved;
+mod script;
+mod transfer;
+mod window_tracking;
+
+pub use adoption::{Inherited, adopt, look as look_for_legacy, welcome_of_predecessor};
+pub use claim::claim;
+pub use commitment::{
+    advance, commit, costs, expect, forget_legacy, give_up_pending, interrupt, is_pending, is_thin,
+    renew_legacy, resolve, ship,
+};
+pub use copies_runtime::{Runtime, age, discard, epoch, keep, next_epoch, replace_own, try_keep};
+pub use copy::{Copy, State};
+pub use deduplication::share;
+pub use pending::Capture;
+pub use replicas::Replicas;
+pub use saved::{Saved, decode, encode};
+pub use script::{Base, Replay, Script, Way, sums_of};
+pub use transfer::{Payload, Transfer};
+pub use window_tracking::{expose_only_windows, expose_windows};

@@ -1,0 +1,14 @@
+//! Workers that keep replicas of each other.
+
+use crate::world::{self, Runtime};
+use understudy_numbers::Worker;
+
+/// Returns each layer's holder of this worker's replica, and the worker whose replica this one keeps.
+pub fn buddies(rt: &Runtime) -> impl Iterator<Item = (Worker, Worker)> {
+    let (world, worker) = (world::get(rt), world::worker(rt));
+    let buddies = world
+        .redundancy
+        .holders_of(worker)
+        .zip(world.redundancy.partners_of(worker));
+    buddies.collect::<Vec<_>>().into_iter()
+}

@@ -1,0 +1,34 @@
+//! Memory that the next checkpoint takes in this process.
+
+use super::copies_runtime::{Runtime, keep};
+use super::replicas::Replicas;
+use crate::headroom::{self, Claim};
+use crate::{sys, user};
+use understudy_image::PAGE_SIZE;
+use understudy_image::layout::Layout;
+
+/// Returns what this worker claims for the checkpoint that is taken here.
+///
+/// The program stands still.
+pub fn claim(rt: &Runtime) -> Claim {
+    let keep = &mut *keep(rt);
+    if let Some(legacy) = &keep.legacy {
+        headroom::watch(rt, legacy.files());
+    }
+    let [anonymous, other] = headroom::resident_memory();
+    let of_copies = keep.store.peak() * PAGE_SIZE as u64;
+    let most = (anonymous + other.saturating_sub(of_copies)) / PAGE_SIZE as u64;
+    headroom::claim(rt, most, || save(keep))
+}
+
+/// Frees memory that copies do not use, and counts the pages that a capture copies.
+///
+/// `None` if that fails, as the capture then will, too.
+fn save(keep: &mut Replicas) -> Option<u64> {
+    if let Err(error) = keep.store.give_back(0) {
+        log::debug!("memory of copies is not given back: {}", sys::chain(&error));
+    }
+    let layout = Layout::read_self(user::zones()).ok()?;
+    let (tracker, image) = (&mut keep.tracker, &keep.own.image);
+    tracker.count_changed(&layout, image, &keep.store).ok()
+}

@@ -1,0 +1,278 @@
+//! The pending checkpoint, from its first message until it is committed or discarded.
+
+use super::adoption;
+use super::buddies::buddies;
+use super::copies_runtime::{Runtime, keep};
+use super::legacy::{Context, Kept};
+use super::pending::{Capture, Pending};
+use super::replicas::Replicas;
+use super::transfer::Transfer;
+use crate::attention::{self, PENDING};
+use crate::ending::fail;
+use crate::rounds::Numbers;
+use crate::{disk, events, fault, marks, sys, user, world};
+use std::time::Instant;
+use understudy_catalogue::message;
+use understudy_formats::events::Kind;
+use understudy_image::PAGE_SIZE;
+use understudy_image::absent;
+use understudy_mpi as mpi;
+use understudy_numbers::Epoch;
+
+/// Number of unused pages (16 MiB) that are not worth returning to the kernel.
+const FEW_IDLE: u64 = 4096;
+/// Number of successive epochs with little use after which memory is returned.
+const FRUGAL_LIMIT: u32 = 3;
+
+/// True if a checkpoint is pending.
+#[inline]
+pub fn is_pending() -> bool {
+    attention::is(PENDING)
+}
+
+/// Posts the receives for the heads of the partners' replicas.
+///
+/// # Errors
+/// The library's; nothing is pending then.
+pub fn expect(rt: &Runtime, transfers: &mut Vec<Transfer>) -> mpi::Result<()> {
+    for (_, from) in buddies(rt) {
+        let mut transfer = Transfer::receive_only();
+        let expected = transfer.expect(world::private(rt), from);
+        transfers.push(transfer);
+        if expected.is_err() {
+            transfers.clear();
+            return expected;
+        }
+    }
+    Ok(())
+}
+
+/// Makes the captured checkpoint pending, and starts to send it.
+///
+/// # Errors
+/// The library's.
+pub fn ship(rt: &Runtime, captured: Capture, transfers: Vec<Transfer>) -> mpi::Result<()> {
+    let keep = &mut *keep(rt);
+    let (_, hands) = keep.at_work();
+    let pending = Pending::begin(rt, captured, transfers, hands);
+    attention::set(PENDING);
+    keep.pending.insert(pending).ship_copies(rt, &keep.store)
+}
+
+/// Returns the facts that are recorded beside the replicas.
+fn context(rt: &Runtime, welcome: Vec<u8>) -> Context {
+    Context {
+        welcome,
+        reversible: marks::lasting(rt).reversible_pages(),
+    }
+}
+
+/// Advances the pending checkpoint; returns the result of the vote once it is complete.
+///
+/// `welcome` returns the state of the job that a newcomer needs.
+///
+/// # Errors
+/// Codes of the library.
+pub fn advance(rt: &Runtime, welcome: impl FnOnce() -> Vec<u8>) -> mpi::Result<Option<Numbers>> {
+    let keep = &mut *keep(rt);
+    let (pending, hands) = keep.at_work();
+    match pending {
+        Some(pending) => pending.advance(rt, hands, || context(rt, welcome())),
+        None => Ok(None),
+    }
+}
+
+/// Returns memory that parity of much has taken, once several epochs have `used` far less.
+///
+/// Touching memory anew costs more than all else that is done with it, so it is not returned after
+/// every such epoch.
+fn trim(rt: &Runtime, keep: &mut Replicas, used: u64) {
+    if !world::get(rt).redundancy.is_parity() || keep.store.idle() < 2 * used + FEW_IDLE {
+        keep.frugal = 0;
+        return;
+    }
+    keep.frugal += 1;
+    if keep.frugal == FRUGAL_LIMIT {
+        keep.frugal = 0;
+        if let Err(error) = keep.store.give_back(used) {
+            log::debug!("memory of copies is not given back: {}", sys::chain(&error));
+        }
+    }
+}
+
+/// Commits the pending epoch, of this worker and of its partners.
+pub fn commit(rt: &Runtime) {
+    let Some((epoch, began)) = commit_pending(rt, &mut keep(rt)) else {
+        return;
+    };
+    events::emit(Kind::Commit {
+        epoch,
+        ns: events::nanoseconds(began),
+    });
+    fault::point("commit.end", epoch);
+}
+
+/// Commits the pending epoch, and returns its number and the time of its begin.
+///
+/// `None` if there is none, or not all of it is here.
+fn commit_pending(rt: &Runtime, keep: &mut Replicas) -> Option<(Epoch, Instant)> {
+    let pending = keep.pending.take_if(|pending| pending.is_whole())?;
+    attention::clear(PENDING);
+    let (epoch, began) = (pending.epoch, pending.began);
+    keep.since = began;
+    keep.rate = pending.rate().map_or(keep.rate, |rate| rate.max(keep.rate));
+    if let Some(legacy) = &mut keep.legacy {
+        legacy.commit(&mut keep.store);
+    }
+    let remains = pending.end(&mut keep.store, &keep.helper);
+    // Changes for other workers, changes from them, and the parity after both.
+    let used = 3 * remains.delta.page_count();
+    if keep
+        .own
+        .image
+        .apply(remains.delta, &mut keep.store)
+        .is_err()
+    {
+        fail(
+            rt,
+            message::EPOCHS_NOT_IN_ORDER,
+            &std::io::Error::other("internal error"),
+        );
+    }
+    keep.own.state = remains.state;
+    if let Some(received) = remains.received {
+        received.apply(rt, &mut keep.partners, &mut keep.store, &keep.helper);
+    }
+    keep.own.image.give_up(&remains.spared, &mut keep.store);
+    trim(rt, keep, used);
+    events::set_epoch(epoch);
+    // If this rank dies now, the others may not have committed this epoch.
+    let before = Epoch(epoch.0.saturating_sub(1));
+    user::forget_before(
+        rt,
+        disk::oldest(rt).map_or(before, |oldest| oldest.min(before)),
+    );
+    disk::committed(
+        rt,
+        &mut keep.store,
+        &keep.own.image,
+        &keep.own.state.bytes,
+        world::worker(rt),
+    );
+    Some((epoch, began))
+}
+
+/// Stops the pending checkpoint after a failure; returns its epoch if its replicas here are whole.
+pub fn interrupt(rt: &Runtime) -> Option<Epoch> {
+    attention::clear(PENDING);
+    let keep = &mut *rt.keep.borrow_mut();
+    let Replicas {
+        orphans,
+        store,
+        pending,
+        ..
+    } = keep.as_mut()?;
+    orphans
+        .drain(..)
+        .for_each(|transfer| transfer.give_up(store));
+    let pending = pending.as_ref()?;
+    pending.is_whole().then_some(pending.epoch)
+}
+
+/// Returns two costs, in nanoseconds.
+///
+/// The first is that of going back to the committed epoch instead of the pending one; the second
+/// that of having a whole replica sent.
+pub fn costs(rt: &Runtime) -> (u64, u64) {
+    let keep = rt.keep.borrow();
+    let Some(keep) = keep.as_ref() else {
+        return (0, 0);
+    };
+    let pending = keep
+        .pending
+        .as_ref()
+        .map(|pending| pending.began.duration_since(keep.since));
+    let bytes = keep.own.image.page_count() * PAGE_SIZE as u64;
+    let sent = || {
+        if keep.rate > 0.0 {
+            bytes as f64 / keep.rate
+        } else {
+            0.0
+        }
+    };
+    (
+        pending.map_or(0, |time| time.as_nanos() as u64),
+        sys::quietly(|| sent() as u64),
+    )
+}
+
+/// True if the own replica, committed or pending, lacks pages whose changes functions undo.
+pub fn is_thin(rt: &Runtime) -> bool {
+    let undoable = marks::lasting(rt).reversible_pages();
+    let lacks = |keep: &Replicas| {
+        let spares = |pending: &Pending| !pending.spared.is_empty();
+        !absent::among(keep.own.image.absent(), &undoable).is_empty()
+            || keep.pending.as_ref().is_some_and(spares)
+    };
+    rt.keep.borrow().as_ref().is_some_and(lacks)
+}
+
+/// Commits or discards the pending epoch after a failure.
+///
+/// `agreed` is the last epoch that any worker has committed, to which all go back.
+pub fn resolve(rt: &Runtime, agreed: Epoch) {
+    if let Some(keep) = &mut *rt.keep.borrow_mut() {
+        adoption::resolve(keep, agreed);
+    }
+    let is_agreed = |pending: &Pending| pending.epoch == agreed && pending.is_whole();
+    let keeps = |keep: &Replicas| keep.pending.as_ref().is_some_and(is_agreed);
+    if rt.keep.borrow().as_ref().is_some_and(keeps) {
+        return commit(rt);
+    }
+    give_up_pending(rt);
+}
+
+/// Discards the pending epoch.
+pub fn give_up_pending(rt: &Runtime) {
+    let Some(keep) = &mut *rt.keep.borrow_mut() else {
+        return;
+    };
+    let Some(pending) = keep.pending.take() else {
+        return;
+    };
+    if let Some(legacy) = &mut keep.legacy {
+        legacy.withdraw(&mut keep.store);
+    }
+    let remains = pending.end(&mut keep.store, &keep.helper);
+    keep.tracker.abandon(remains.delta, &mut keep.store);
+    if let Some(received) = remains.received {
+        received.give_up(&mut keep.store, &keep.helper);
+    }
+}
+
+/// Invalidates the records, as all workers go back to an epoch on disk.
+pub fn forget_legacy(rt: &Runtime) {
+    let Some(keep) = &mut *rt.keep.borrow_mut() else {
+        return;
+    };
+    adoption::resolve(keep, Epoch::NONE);
+    if let Some(legacy) = &mut keep.legacy {
+        legacy.forget(&mut keep.store);
+    }
+}
+
+/// Records the replicas that this worker keeps after a recovery.
+pub fn renew_legacy(rt: &Runtime, welcome: Vec<u8>) {
+    let Replicas {
+        legacy,
+        own,
+        partners,
+        store,
+        since,
+        ..
+    } = &mut *keep(rt);
+    *since = Instant::now();
+    if let Some(legacy) = legacy {
+        legacy.renew(rt, Kept { own, partners }, context(rt, welcome), store);
+    }
+}

@@ -1,0 +1,74 @@
+//! The link of the runtime's chain that has the replicas of this process.
+
+use super::copy::{Copy, State};
+use super::legacy::Estate;
+use super::replicas::Replicas;
+use crate::cell::{Field, runtime};
+use crate::{schedule, sys};
+use std::cell::RefMut;
+use std::time::Duration;
+use understudy_catalogue::message;
+use understudy_image::epoch::Image;
+use understudy_numbers::Epoch;
+
+runtime! {
+    pub struct Runtime: schedule::Runtime {
+        /// All replicas; `None` before the first.
+        pub(super) keep: Field<Option<Replicas>> = Field::new(None),
+        /// The persistent replica store of a dead process, until it is adopted.
+        pub(super) found: Field<Option<Estate>> = Field::new(None),
+    }
+}
+
+/// Borrows the replicas of this process, which are made at the first use.
+#[track_caller]
+pub fn keep(rt: &Runtime) -> RefMut<'_, Replicas> {
+    RefMut::map(rt.keep.borrow_mut(), |keep| {
+        keep.get_or_insert_with(|| Replicas::new(rt))
+    })
+}
+
+/// Borrows the replicas; `None` if they are in use, `None` inside before the first use.
+pub fn try_keep(rt: &Runtime) -> Option<RefMut<'_, Option<Replicas>>> {
+    rt.keep.try_borrow_mut()
+}
+
+/// Number of the last committed epoch; 0 before the first.
+pub fn epoch(rt: &Runtime) -> Epoch {
+    rt.keep
+        .borrow()
+        .as_ref()
+        .map_or(Epoch::NONE, |keep| keep.own.image.epoch())
+}
+
+/// Number of the epoch that is or will be pending.
+pub fn next_epoch(rt: &Runtime) -> Epoch {
+    epoch(rt).next()
+}
+
+/// Time since the program was at the cut of the committed epoch.
+pub fn age(rt: &Runtime) -> Duration {
+    keep(rt).since.elapsed()
+}
+
+/// Makes an epoch that was read from the disk this rank's last committed one.
+pub fn replace_own(rt: &Runtime, image: Image, state: Vec<u8>) {
+    let state = State::new(state);
+    let keep = &mut *keep(rt);
+    keep.own.replace(
+        Copy {
+            image,
+            state,
+            script: None,
+        },
+        &mut keep.store,
+    );
+}
+
+/// Frees all replicas. No failure is recovered from any more.
+pub fn discard(rt: &Runtime) {
+    let discarded = |keep: &mut Replicas| keep.store.discard();
+    if let Some(Err(error)) = rt.keep.borrow_mut().as_mut().map(discarded) {
+        log::warn!("{}", message::copies_not_freed(sys::chain(&error)));
+    }
+}

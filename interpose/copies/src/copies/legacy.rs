@@ -1,0 +1,251 @@
+//! Replicas that outlive their process: the persistent replica store.
+//!
+//! Pages and checksums are in files in memory ([`Files`]), of which the process manager has
+//! descriptors, too. Everything else that is needed to use the replicas again is recorded there
+//! ([`Records`]): before this process reports to the others that all replicas of an epoch are
+//! whole here, and again when it is committed. Slots that a record refers to are not used for
+//! anything else ([`PageStore::protect`]), so the last committed epoch can be had whenever this
+//! process dies, and the next one as soon as the others may commit it.
+//!
+//! The process that gets the files, the *heir*, takes them for its own ([`super::adoption`]):
+//! nothing is copied.
+
+use super::copy::Copy;
+use super::records::{Records, Standing};
+use crate::fault::Lack;
+use crate::renewal::{self, Runtime};
+use crate::{fault, sys, world};
+use bincode::config::standard;
+use understudy_catalogue::message;
+use understudy_image::absent;
+use understudy_image::epoch::SlotRun;
+use understudy_image::runs::PageRun;
+use understudy_image::store::{Extent, Files, PageStore, StoreConfig, StoreError};
+use understudy_numbers::{ProcessNumber, Worker};
+
+/// Addresses reserved for replicas: 1 TiB, of which only what is used takes memory.
+pub const STORE: StoreConfig = StoreConfig {
+    base: None,
+    capacity_pages: 1 << 28,
+    dont_fork: true,
+};
+
+/// Replicas of one epoch in this process.
+#[derive(Clone, Copy)]
+pub struct Kept<'a> {
+    pub own: &'a Copy,
+    /// Replicas by layer.
+    pub partners: &'a [Copy],
+}
+
+/// Facts that a record has beside the replicas.
+pub struct Context {
+    /// State of the job that a newcomer needs.
+    pub welcome: Vec<u8>,
+    /// Pages whose changes functions of the program undo (sorted).
+    pub reversible: Vec<PageRun>,
+}
+
+/// Record of replicas, as it is written.
+#[derive(bincode::Encode)]
+struct Written<'a> {
+    worker: Worker,
+    player: ProcessNumber,
+    recoveries: u32,
+    welcome: Vec<u8>,
+    own: &'a Copy,
+    partners: &'a [Copy],
+}
+
+/// Record of replicas, as it is read; the order of the fields is that of [`Written`].
+#[derive(bincode::Decode)]
+pub struct Record {
+    /// Worker that the process was.
+    pub(super) worker: Worker,
+    pub(super) player: ProcessNumber,
+    pub(super) recoveries: u32,
+    /// State of the job that a newcomer needs.
+    pub(super) welcome: Vec<u8>,
+    pub(super) own: Copy,
+    pub(super) partners: Vec<Copy>,
+}
+
+/// Persistent replica store of this process.
+pub struct Legacy {
+    pub(super) files: Files,
+    pub(super) records: Records,
+    /// Slots that the committed record refers to.
+    pub(super) committed: Vec<Extent>,
+    /// Slots that the record of the later epoch refers to.
+    pub(super) whole: Vec<Extent>,
+    /// Worker whose replicas these are, for all that the process manager knows.
+    pub(super) told: Option<Worker>,
+    /// Replicas of a later epoch that the predecessor had whole, in other slots where they differ.
+    pub(super) inherited: Option<(Copy, Vec<Copy>)>,
+}
+
+/// Persistent replica store of another process, read but not used yet.
+pub struct Estate {
+    pub(super) files: Files,
+    pub(super) records: Records,
+    pub(super) committed: Option<Record>,
+    pub(super) whole: Option<Record>,
+}
+
+impl Estate {
+    /// Returns the record of the latest epoch.
+    pub fn last(&self) -> Option<&Record> {
+        self.whole.as_ref().or(self.committed.as_ref())
+    }
+}
+
+impl Record {
+    /// Returns the replicas.
+    pub fn kept(&self) -> Kept<'_> {
+        Kept {
+            own: &self.own,
+            partners: &self.partners,
+        }
+    }
+}
+
+impl Kept<'_> {
+    /// True if pages are missing that only a replay restores.
+    ///
+    /// A replay takes more than what is recorded. `reversible` pages are missing in the own replica
+    /// alone, and its holder has them.
+    fn is_thin(self, reversible: &[PageRun]) -> bool {
+        let is_thin = |copy: &Copy| copy.script.is_some() || !copy.image.absent().is_empty();
+        let is_own_thin = self.own.script.is_some()
+            || !absent::without(self.own.image.absent(), reversible).is_empty();
+        is_own_thin || self.partners.iter().any(is_thin)
+    }
+
+    /// Returns the slots of all pages; those that several replicas share more than once.
+    pub fn extents(self) -> Vec<Extent> {
+        let copies = std::iter::once(self.own).chain(self.partners);
+        let runs = copies.flat_map(|copy| copy.image.runs());
+        runs.map(|run| SlotRun::extent(*run)).collect()
+    }
+}
+
+/// Creates the store of pages, which outlives this process if files in memory are to be had.
+pub fn new_store() -> Result<(PageStore, Option<Legacy>), StoreError> {
+    if sys::files_may_grow() && !fault::pretends(Lack::Memfd) {
+        match Files::new() {
+            Ok(files) => {
+                let store = PageStore::in_files(STORE, files.clone(), &[])?;
+                return Ok((store, Some(Legacy::new(files)?)));
+            }
+            Err(error) => log::info!("copies do not outlive their process: {error}"),
+        }
+    }
+    Ok((PageStore::new(STORE)?, None))
+}
+
+impl Legacy {
+    /// Creates empty records.
+    fn new(files: Files) -> Result<Legacy, StoreError> {
+        Ok(Legacy {
+            records: Records::new(&files)?,
+            files,
+            committed: Vec::new(),
+            whole: Vec::new(),
+            told: None,
+            inherited: None,
+        })
+    }
+
+    /// Returns the files with the replicas.
+    pub fn files(&self) -> Files {
+        self.files.clone()
+    }
+
+    /// Records that all replicas of the next epoch are whole in this process.
+    ///
+    /// To be called before this is reported to any other process.
+    pub fn note_whole(
+        &mut self,
+        rt: &Runtime,
+        kept: Kept,
+        context: Context,
+        store: &mut PageStore,
+    ) {
+        if kept.is_thin(&context.reversible) {
+            return self.leave(store);
+        }
+        self.whole = kept.extents();
+        store.protect([&self.committed[..], &self.whole].concat());
+        if !self.write(rt, kept, context.welcome, Standing::Whole) {
+            self.leave(store);
+        }
+    }
+
+    /// Commits that epoch. Until then nothing of the one before may change.
+    pub fn commit(&mut self, store: &mut PageStore) {
+        self.records.commit();
+        self.committed = std::mem::take(&mut self.whole);
+        store.protect(self.committed.clone());
+    }
+
+    /// Discards that epoch.
+    pub fn withdraw(&mut self, store: &mut PageStore) {
+        self.records.withdraw();
+        self.whole.clear();
+        store.protect(self.committed.clone());
+    }
+
+    /// Records the replicas of the epoch that a recovery has gone back to.
+    pub fn renew(&mut self, rt: &Runtime, kept: Kept, context: Context, store: &mut PageStore) {
+        if kept.is_thin(&context.reversible) {
+            return self.leave(store);
+        }
+        let extents = kept.extents();
+        store.protect([&self.committed[..], &extents].concat());
+        if !self.write(rt, kept, context.welcome, Standing::Committed) {
+            return self.leave(store);
+        }
+        self.committed = extents;
+        store.protect(self.committed.clone());
+    }
+
+    /// Invalidates the records.
+    pub fn forget(&mut self, store: &mut PageStore) {
+        self.records.forget();
+        self.committed.clear();
+        self.whole.clear();
+        store.protect([]);
+    }
+
+    /// Invalidates the records, and has the process manager drop the files.
+    fn leave(&mut self, store: &mut PageStore) {
+        self.forget(store);
+        if self.told.take().is_some() {
+            renewal::keep_nothing();
+        }
+    }
+
+    /// Writes a record, and hands the files to the process manager; false if it does not fit.
+    fn write(&mut self, rt: &Runtime, kept: Kept, welcome: Vec<u8>, standing: Standing) -> bool {
+        let world = world::get(rt);
+        let written = Written {
+            worker: world::worker(rt),
+            player: world.process,
+            recoveries: world.recoveries,
+            welcome,
+            own: kept.own,
+            partners: kept.partners,
+        };
+        let bytes = bincode::encode_to_vec(written, standard())
+            .expect("encoding into memory does not fail");
+        if let Err(error) = self.records.write(&bytes, standing) {
+            log::warn!("{}", message::copies_die_with_process(error));
+            return false;
+        }
+        if self.told != Some(world::worker(rt)) {
+            self.told = Some(world::worker(rt));
+            renewal::hand_over(world::worker(rt), [&self.files.pages, &self.files.index]);
+        }
+        true
+    }
+}

@@ -1,0 +1,120 @@
+//! What has come from the partners for an epoch that is not committed yet.
+
+use super::copy::Copy;
+use super::hands::Hands;
+use super::parity::Folding;
+use super::transfer::Payload;
+use crate::ending::fail;
+use crate::renewal::Runtime;
+use crate::world;
+use understudy_catalogue::message;
+use understudy_image::epoch::WrongBase;
+use understudy_image::helper::{Helper, Task};
+use understudy_image::parity::Combine;
+use understudy_image::store::PageStore;
+use understudy_numbers::Epoch;
+
+pub enum Received {
+    /// The copies of all layers.
+    Copies(Vec<Payload>),
+    /// Changes of the parity, which are being put into it.
+    Parity {
+        /// The parity after them.
+        folding: Folding,
+        /// The work on it.
+        task: Task,
+        /// Whether that is done.
+        is_done: bool,
+    },
+}
+
+impl Received {
+    pub fn new(rt: &Runtime, payloads: Vec<Payload>, epoch: Epoch, hands: &mut Hands) -> Received {
+        // With parity there is one for all layers.
+        let last = hands.partners.len().saturating_sub(1);
+        for (layer, payload) in payloads.iter().enumerate() {
+            let image = hands.partners[layer.min(last)].image.epoch();
+            if let Some(base) = payload.base().filter(|&base| base != image) {
+                fail(
+                    rt,
+                    message::COPY_OF_PARTNER_NOT_KEPT,
+                    &WrongBase { base, image },
+                );
+            }
+        }
+        if !world::get(rt).redundancy.is_parity() {
+            return Received::Copies(payloads);
+        }
+        let mut combine = Combine::default();
+        let parity = &hands.partners[0].image;
+        let folding = Folding::new(payloads, parity, epoch, &mut combine, hands.store)
+            .unwrap_or_else(|error| fail(rt, message::NO_MEMORY_FOR_COPIES, &error));
+        Received::Parity {
+            folding,
+            task: hands.helper.start(Box::new(move || combine.run())),
+            is_done: false,
+        }
+    }
+
+    /// Whether this worker has all that its partners need.
+    pub fn is_ready(&mut self, helper: &Helper) -> bool {
+        match self {
+            Received::Copies(_) => true,
+            Received::Parity { task, is_done, .. } => {
+                *is_done = *is_done || helper.is_over(task);
+                *is_done
+            }
+        }
+    }
+
+    /// What the partners' copies become when the epoch is committed.
+    pub fn preview(&self, partners: &[Copy], store: &mut PageStore) -> Vec<Copy> {
+        match self {
+            Received::Copies(payloads) => {
+                let pairs = payloads.iter().zip(partners);
+                pairs
+                    .map(|(payload, kept)| payload.preview(kept, store))
+                    .collect()
+            }
+            Received::Parity { folding, .. } => vec![folding.preview(&partners[0])],
+        }
+    }
+
+    /// The epoch is committed.
+    pub fn apply(
+        self,
+        rt: &Runtime,
+        partners: &mut [Copy],
+        store: &mut PageStore,
+        helper: &Helper,
+    ) {
+        match self {
+            Received::Copies(payloads) => {
+                for (payload, kept) in payloads.into_iter().zip(partners) {
+                    payload
+                        .apply(kept, store)
+                        .unwrap_or_else(|error| fail(rt, message::PARTNER_COPY_NOT_KEPT, &error));
+                }
+            }
+            Received::Parity { folding, task, .. } => {
+                let is_something = helper.end(task);
+                folding
+                    .apply(&is_something, &mut partners[0], store)
+                    .unwrap_or_else(|error| fail(rt, message::PARITY_NOT_KEPT, &error));
+            }
+        }
+    }
+
+    /// The epoch is given up.
+    pub fn give_up(self, store: &mut PageStore, helper: &Helper) {
+        match self {
+            Received::Copies(payloads) => payloads
+                .into_iter()
+                .for_each(|payload| payload.give_up(store)),
+            Received::Parity { folding, task, .. } => {
+                helper.end(task);
+                folding.give_up(store);
+            }
+        }
+    }
+}

@@ -1,0 +1,469 @@
+//! Moving a copy between ranks: a *head* with header and state, then the pages and their checksums, both ways at once.
+//!
+//! The head is one message of at most [`HEAD_BYTES`], for which the receiver is ready before it comes: the lengths and
+//! checksums, and header and state themselves if they fit. What does not fit follows in messages of its own. The pages'
+//! checksums may still be in the making when the pages are sent.
+//!
+//! Before all that, the receiver may be asked which of the pages it has itself: the question comes as a head of its own, and the
+//! answer leaves the receiver waiting for the next head.
+#![allow(unsafe_code)]
+
+mod asking;
+
+use super::copy::{Copy, State};
+use crate::own_messages::{self, Peer, tag};
+use crate::renewal::Runtime;
+use std::ffi::{c_int, c_void};
+use std::mem::take;
+use understudy_catalogue::message;
+use understudy_image::alike::Wanted;
+use understudy_image::epoch::SlotRun;
+use understudy_image::store::PageStore;
+use understudy_image::wire::{Header, Incoming, Outgoing, SendOptions, WireError};
+use understudy_mpi as mpi;
+use understudy_mpi::both;
+use understudy_mpi::real_types::{RealComm, RealRequest};
+use understudy_numbers::{Epoch, Worker};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Room for a head.
+const HEAD_BYTES: usize = 32 << 10;
+/// What a head begins with: the lengths of header and state, and their checksums.
+const LENGTHS: usize = 4 * size_of::<u64>();
+
+/// What a head has in place of the length of a state if a question follows.
+const QUESTION: u64 = u64::MAX;
+
+/// A received copy: a delta or a whole image, and the encoded state.
+pub struct Payload {
+    incoming: Incoming,
+    state: State,
+}
+
+impl Payload {
+    /// Adds it to what is kept: a delta to the image that it starts from, a whole image in place of it.
+    pub fn apply(self, copy: &mut Copy, store: &mut PageStore) -> Result<(), WireError> {
+        if self.incoming.header().base.is_some() {
+            let delta = self.incoming.into_delta(store)?;
+            if copy.image.apply(delta, store).is_err() {
+                return Err(WireError::Inconsistent(
+                    "it does not follow the copy that is kept",
+                ));
+            }
+        } else {
+            let image = self.incoming.into_image(store)?;
+            copy.image.clear(store);
+            copy.image = image;
+            copy.script = None;
+        }
+        copy.state = self.state;
+        Ok(())
+    }
+
+    /// What [`Payload::apply`] makes of a copy, which stays as it is.
+    pub fn preview(&self, copy: &Copy, store: &mut PageStore) -> Copy {
+        let script = self.incoming.header().base.and(copy.script.clone());
+        Copy {
+            image: self.incoming.preview(&copy.image, store),
+            state: self.state.clone(),
+            script,
+        }
+    }
+
+    /// The pages, sorted, whose slots are the caller's, and the state.
+    pub fn into_parts(self) -> (Vec<SlotRun>, State) {
+        (self.incoming.into_runs(), self.state)
+    }
+
+    /// The epoch that it starts from; none: it is a whole copy.
+    pub fn base(&self) -> Option<Epoch> {
+        self.incoming.header().base
+    }
+
+    /// The epoch that it is of.
+    pub fn epoch(&self) -> Epoch {
+        self.incoming.header().epoch
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.incoming.header().page_count() * understudy_image::PAGE_SIZE as u64
+            + self.state.bytes.len() as u64
+    }
+
+    /// Gives its room back.
+    pub fn give_up(self, store: &mut PageStore) {
+        self.incoming.cancel(store);
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// The head has not come.
+    Head,
+    /// Header and state follow it.
+    Long,
+    /// A question follows it.
+    Question,
+    /// It was a question, which this process has to answer.
+    Asked,
+    /// The pages and their checksums.
+    Pages,
+    /// Everything has been received.
+    Whole,
+}
+
+/// A transfer to one rank, from another, or both. Its memory is kept if it is dropped before it has ended.
+pub struct Transfer {
+    outgoing: Outgoing,
+    header: Vec<u8>,
+    state: Vec<u8>,
+    head: Vec<u8>,
+    sums: Vec<u64>,
+    /// Who is still to be sent the checksums.
+    sums_for: Option<Worker>,
+    their_head: Vec<u8>,
+    their_header: Vec<u8>,
+    their_state: State,
+    incoming: Option<Incoming>,
+    receives: Vec<RealRequest>,
+    sends: Vec<RealRequest>,
+    comm: RealComm,
+    from: Worker,
+    step: Step,
+    /// Whether what is to be sent waits for an answer.
+    is_withheld: bool,
+    /// Questions and answers that may still be on their way.
+    said: Vec<Vec<u8>>,
+    their_answer: Vec<u8>,
+    awaited: Vec<RealRequest>,
+    question: Option<Wanted>,
+    /// What the last answer said that this process has, with references to these slots.
+    alike: Vec<SlotRun>,
+}
+
+/// A head with these numbers, followed by what fits.
+fn head(numbers: [u64; 4], header: &[u8], state: &[u8]) -> Vec<u8> {
+    let mut head = Vec::with_capacity(LENGTHS + header.len() + state.len());
+    numbers
+        .iter()
+        .for_each(|number| head.extend(number.to_ne_bytes()));
+    if fits(header.len(), state.len()) {
+        head.extend(header);
+        head.extend(state);
+    }
+    head
+}
+
+fn fits(header: usize, state: usize) -> bool {
+    header + state <= HEAD_BYTES - LENGTHS
+}
+
+/// So many bytes of a head that follow what it begins with.
+fn after_lengths(head: &[u8], length: usize) -> Vec<u8> {
+    head[LENGTHS..LENGTHS + length].to_vec()
+}
+
+/// What a head begins with.
+fn numbers(head: &[u8]) -> [u64; 4] {
+    [0, 8, 16, 24].map(|at| u64::from_ne_bytes(head[at..at + 8].try_into().unwrap_or_default()))
+}
+
+impl Transfer {
+    /// A transfer that only receives, until it is given something to send.
+    pub fn receive_only() -> Transfer {
+        let header = Header {
+            epoch: Epoch(0),
+            base: None,
+            runs: vec![],
+            dropped: vec![],
+            yours: vec![],
+            chunks: vec![],
+        };
+        Transfer {
+            outgoing: Outgoing {
+                header,
+                chunks: Vec::new(),
+                runs: Vec::new(),
+            },
+            header: Vec::new(),
+            state: Vec::new(),
+            head: Vec::new(),
+            sums: Vec::new(),
+            sums_for: None,
+            their_head: Vec::new(),
+            their_header: Vec::new(),
+            their_state: State::default(),
+            incoming: None,
+            receives: Vec::new(),
+            sends: Vec::new(),
+            comm: RealComm(std::ptr::null_mut()),
+            from: Worker::default(),
+            step: Step::Whole,
+            is_withheld: false,
+            said: Vec::new(),
+            their_answer: Vec::new(),
+            awaited: Vec::new(),
+            question: None,
+            alike: Vec::new(),
+        }
+    }
+
+    /// A transfer of a whole copy.
+    pub fn of(copy: &Copy, store: &PageStore) -> Transfer {
+        let mut transfer = Transfer::receive_only();
+        let outgoing = copy.image.outgoing(store, SendOptions::default());
+        let sums = store.sums(&outgoing.runs);
+        transfer.give(outgoing, copy.state.clone());
+        transfer.sums_before(sums);
+        transfer
+    }
+
+    /// These pages and this state are to be sent; the pages' checksums are given later.
+    pub fn give(&mut self, outgoing: Outgoing, state: State) {
+        self.header = outgoing.header.encode();
+        let lengths = [self.header.len() as u64, state.bytes.len() as u64];
+        let numbers = [lengths[0], lengths[1], xxh3_64(&self.header), state.sum];
+        self.head = head(numbers, &self.header, &state.bytes);
+        (self.outgoing, self.state) = (outgoing, state.bytes);
+    }
+
+    /// The checksums of the pages that are being sent.
+    pub fn give_sums(&mut self, sums: Vec<u64>) -> mpi::Result<()> {
+        self.sums = sums;
+        self.send_sums()
+    }
+
+    /// The same before they are sent.
+    pub fn sums_before(&mut self, sums: Vec<u64>) {
+        self.sums = sums;
+    }
+
+    fn send_sums(&mut self) -> mpi::Result<()> {
+        if self.sums.is_empty() {
+            return Ok(());
+        }
+        let Some(to) = self.sums_for.take() else {
+            return Ok(());
+        };
+        let (start, length) = (self.sums.as_ptr().cast(), size_of_val(&self.sums[..]));
+        self.send(start, length, to, tag::SUMS)
+    }
+
+    fn send(
+        &mut self,
+        data: *const c_void,
+        length: usize,
+        rank: Worker,
+        tag: c_int,
+    ) -> mpi::Result<()> {
+        let to = Peer {
+            comm: self.comm,
+            rank,
+            tag,
+        };
+        // SAFETY: vectors of the transfer, and slots of the store, that stay in place until the requests have ended.
+        unsafe { own_messages::send(data, length, to, &mut self.sends) }
+    }
+
+    fn receive(&mut self, data: *mut c_void, length: usize, tag: c_int) -> mpi::Result<()> {
+        let from = Peer {
+            comm: self.comm,
+            rank: self.from,
+            tag,
+        };
+        // SAFETY: as above; they are looked at when the request has ended.
+        unsafe { own_messages::receive(data, length, from, &mut self.receives) }
+    }
+
+    /// Starts to receive: makes ready for the head.
+    pub fn expect(&mut self, comm: RealComm, from: Worker) -> mpi::Result<()> {
+        (self.comm, self.from) = (comm, from);
+        self.step = Step::Head;
+        self.their_head = vec![0; HEAD_BYTES];
+        let into = self.their_head.as_mut_ptr().cast();
+        self.receive(into, HEAD_BYTES, tag::HEAD)
+    }
+
+    /// Starts to send: everything at once.
+    pub fn ship(&mut self, comm: RealComm, to: Worker) -> mpi::Result<()> {
+        (self.comm, self.is_withheld) = (comm, false);
+        let (header, state) = (self.header.as_ptr().cast(), self.state.as_ptr().cast());
+        // After the first error nothing more is started: the peer is gone.
+        self.send(self.head.as_ptr().cast(), self.head.len(), to, tag::HEAD)?;
+        if !fits(self.header.len(), self.state.len()) {
+            self.send(header, self.header.len(), to, tag::HEADER)?;
+            self.send(state, self.state.len(), to, tag::STATE)?;
+        }
+        for index in 0..self.outgoing.chunks.len() {
+            let chunk = self.outgoing.chunks[index];
+            self.send(chunk.ptr.cast(), chunk.len, to, tag::PAGES)?;
+        }
+        self.sums_for = (!self.outgoing.chunks.is_empty()).then_some(to);
+        self.send_sums()
+    }
+
+    pub fn start(
+        &mut self,
+        comm: RealComm,
+        to: Option<Worker>,
+        from: Option<Worker>,
+    ) -> mpi::Result<()> {
+        let expected = from.map_or(Ok(()), |from| self.expect(comm, from));
+        both(expected, to.map_or(Ok(()), |to| self.ship(comm, to)))
+    }
+
+    /// Goes as far as it can; an error if something failed.
+    pub fn poll(&mut self, rt: &Runtime, store: &mut PageStore) -> mpi::Result<()> {
+        while !matches!(self.step, Step::Whole | Step::Asked) {
+            if !own_messages::test(&mut self.receives)? {
+                return Ok(());
+            }
+            self.next(rt, store)?;
+        }
+        if own_messages::test(&mut self.sends)? {
+            self.sends.clear();
+            self.said.clear();
+        }
+        Ok(())
+    }
+
+    fn next(&mut self, rt: &Runtime, store: &mut PageStore) -> mpi::Result<()> {
+        self.receives.clear();
+        match self.step {
+            Step::Head => {
+                let [header, state, _, state_sum] = numbers(&self.their_head);
+                if state == QUESTION {
+                    return self.receive_question(rt, header as usize);
+                }
+                let (header, state) = (header as usize, state as usize);
+                self.their_state.sum = state_sum;
+                if fits(header, state) {
+                    self.their_header = after_lengths(&self.their_head, header + state);
+                    self.their_state.bytes = self.their_header.split_off(header);
+                    return self.receive_pages(rt, store);
+                }
+                self.step = Step::Long;
+                (self.their_header, self.their_state.bytes) = (vec![0; header], vec![0; state]);
+                let (header_to, state_to) = (
+                    self.their_header.as_mut_ptr().cast(),
+                    self.their_state.bytes.as_mut_ptr().cast(),
+                );
+                self.receive(header_to, header, tag::HEADER)?;
+                self.receive(state_to, state, tag::STATE)
+            }
+            Step::Question => self.hear(rt),
+            Step::Long => self.receive_pages(rt, store),
+            Step::Pages | Step::Whole | Step::Asked => {
+                self.step = Step::Whole;
+                Ok(())
+            }
+        }
+    }
+
+    fn receive_pages(&mut self, rt: &Runtime, store: &mut PageStore) -> mpi::Result<()> {
+        self.step = Step::Pages;
+        let mut incoming = self
+            .their_header()
+            .and_then(|header| Incoming::expect(header, take(&mut self.alike), store))
+            .unwrap_or_else(|error| {
+                crate::ending::fail(rt, message::PARTNER_COPY_NOT_RECEIVED, &error)
+            });
+        let chunks: Vec<_> = incoming.chunks().to_vec();
+        let (sums, length) = (
+            incoming.sums().as_mut_ptr().cast(),
+            size_of_val(incoming.sums()),
+        );
+        crate::fault::point("ship.half", incoming.header().epoch);
+        self.incoming = Some(incoming);
+        for chunk in &chunks {
+            self.receive(chunk.ptr.cast(), chunk.len, tag::PAGES)?;
+        }
+        if chunks.is_empty() {
+            return Ok(());
+        }
+        self.receive(sums, length, tag::SUMS)
+    }
+
+    fn their_header(&self) -> Result<Header, WireError> {
+        self.check_header()?;
+        Header::decode(&self.their_header)
+    }
+
+    fn check_header(&self) -> Result<(), WireError> {
+        match xxh3_64(&self.their_header) == numbers(&self.their_head)[2] {
+            true => Ok(()),
+            false => Err(WireError::Inconsistent("a wrong checksum")),
+        }
+    }
+
+    /// The length of what is sent.
+    pub fn bytes(&self) -> u64 {
+        let pages = self
+            .outgoing
+            .chunks
+            .iter()
+            .map(|chunk| chunk.len)
+            .sum::<usize>();
+        (pages + self.state.len()) as u64
+    }
+
+    /// Header and state of what is coming in, once they are there; the pages follow.
+    pub fn head(&self) -> Option<(&Header, &State)> {
+        Some((self.incoming.as_ref()?.header(), &self.their_state))
+    }
+
+    /// Whether what comes has been received.
+    pub fn is_whole(&self) -> bool {
+        self.step == Step::Whole
+    }
+
+    /// Whether everything has ended.
+    pub fn is_done(&self) -> bool {
+        self.is_whole() && self.sends.is_empty() && self.sums_for.is_none() && !self.is_withheld
+    }
+
+    /// What was received, when it is whole.
+    pub fn take_received(&mut self) -> Option<Payload> {
+        if !self.is_whole() {
+            return None;
+        }
+        Some(Payload {
+            incoming: self.incoming.take()?,
+            state: take(&mut self.their_state),
+        })
+    }
+
+    /// Gives the room for received pages back: the library has been put back, so nobody writes to anything any more.
+    pub fn give_up(mut self, store: &mut PageStore) {
+        if let Some(incoming) = self.incoming.take() {
+            incoming.cancel(store);
+        }
+        store.release(take(&mut self.alike).into_iter().map(SlotRun::extent));
+        (self.step, self.sums_for, self.is_withheld) = (Step::Whole, None, false);
+        self.sends.clear();
+    }
+}
+
+impl Drop for Transfer {
+    /// What the library may still read or write is kept. (Pages are in the store, which stays.)
+    fn drop(&mut self) {
+        if self.is_done() {
+            return;
+        }
+        let sent = [&mut self.header, &mut self.state, &mut self.head].map(take);
+        let received = [
+            &mut self.their_head,
+            &mut self.their_header,
+            &mut self.their_state.bytes,
+        ]
+        .map(take);
+        let asked = (take(&mut self.said), take(&mut self.their_answer));
+        own_messages::keep((
+            sent,
+            take(&mut self.sums),
+            received,
+            self.incoming.take(),
+            asked,
+        ));
+    }
+}

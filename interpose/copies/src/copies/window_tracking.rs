@@ -1,0 +1,23 @@
+//! Tracking of changed pages in MPI windows, which other processes write.
+
+use super::copies_runtime::{Runtime, keep};
+use crate::objects::window;
+use understudy_image::runs::{self, AddrRange, PageRun};
+
+/// Returns the pages of this process's windows, sorted.
+fn exposed(rt: &Runtime) -> Vec<PageRun> {
+    let pages = |(start, bytes): (u64, u64)| AddrRange::new(start, start + bytes).pages();
+    runs::normalise(window::exposed(rt).into_iter().map(pages).collect())
+}
+
+/// Has the tracker find writes of other processes into windows, by whatever means, from now on.
+pub fn expose_windows(rt: &Runtime) {
+    if let Some(keep) = rt.keep.borrow_mut().as_mut() {
+        keep.tracker.expose(&exposed(rt));
+    }
+}
+
+/// Has the tracker find such writes in the present windows only, after a capture.
+pub fn expose_only_windows(rt: &Runtime) {
+    keep(rt).tracker.expose_only(exposed(rt));
+}

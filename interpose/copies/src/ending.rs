@@ -1,0 +1,45 @@
+//! The end of the job where it cannot go on.
+
+use crate::renewal::Runtime;
+use crate::user::UserError;
+use crate::{events, renewal, sys, user};
+use std::ffi::c_int;
+use understudy_catalogue::message;
+use understudy_formats::events::{EndHow, Kind};
+use understudy_mpi as mpi;
+use understudy_relay::RankStage;
+
+/// Ends the job with a status: the launcher's status will be this process's.
+pub fn abort(rt: &Runtime, code: c_int) -> ! {
+    user::set_stage(RankStage::Running);
+    events::emit(Kind::End {
+        how: EndHow::Aborted(code),
+    });
+    user::release_output(rt);
+    renewal::abort(code)
+}
+
+/// Ends the job: going on would risk a wrong result.
+pub fn fail(rt: &Runtime, what: &str, error: &dyn std::error::Error) -> ! {
+    sys::say(format_args!("{what}: {}; the job ends", sys::chain(error)));
+    abort(rt, understudy_abi::exit::UNSAVED)
+}
+
+/// Ends the job if files are not what they were at the checkpoint.
+pub fn undone(rt: &Runtime, result: Result<(), UserError>) {
+    if let Err(error) = result {
+        fail(rt, message::EFFECTS_NOT_UNDONE, &error);
+    }
+}
+
+/// A process was lost, and nothing can be gone back to.
+pub fn end_unprotected(rt: &Runtime) -> ! {
+    sys::say(message::DEATH_WITHOUT_PROTECTION);
+    abort(rt, understudy_abi::exit::LOST)
+}
+
+/// A process was lost before there was anything to go back to.
+pub fn failed_in_init(rt: &Runtime, error: mpi::Error) -> ! {
+    log::info!("MPI_Init has failed: {error}");
+    renewal::await_restart(rt)
+}

@@ -1,0 +1,73 @@
+//! Memory that is left for copies beside the program.
+//!
+//! A program that fits into its control group must end well under understudy, too. So
+//! - a checkpoint is taken only if its copies fit on every node ([`demand`]);
+//! - a thread polls the memory that is left ([`relief`]). Where the program itself needs the memory
+//!   of the copies, it gets that memory, and the job is not protected any more.
+
+mod demand;
+mod relief;
+mod reserve;
+
+use crate::world::{self, Runtime};
+pub use demand::{Claim, Shortage, shortage};
+pub use relief::{cause, has_given_up, watch};
+use reserve::{allocating, budget, neighbours, reserve};
+use understudy_formats::budget::Budget;
+use understudy_formats::proc_file::ProcFile;
+use understudy_image::PAGE_SIZE;
+
+/// Returns what this worker claims for a checkpoint of this many pages at most.
+///
+/// `save` frees what it can and counts the pages. That takes time, so it is only called where
+/// memory is short.
+pub fn claim(rt: &Runtime, most: u64, save: impl FnOnce() -> Option<u64>) -> Claim {
+    let neighbours = neighbours(rt);
+    let shares = 1 + world::get(rt).redundancy.kept() as u64;
+    let demand = most * PAGE_SIZE as u64 * shares * neighbours;
+    let is_ample = |budget: &Budget| budget.free > 2 * demand;
+    let Some(budget) = budget(2 * demand) else {
+        return Claim::NONE;
+    };
+    if is_ample(&budget) {
+        return Claim::of(most, &budget, 0);
+    }
+    let captured = save().map_or(most, |exact| exact.min(most));
+    let budget = reserve::budget(u64::MAX).unwrap_or(budget);
+    Claim::of(captured, &budget, 2 * reserve(&budget, allocating(rt)))
+}
+
+/// Returns the limit that leaves least here, for messages.
+pub fn tightest() -> String {
+    budget(u64::MAX).map_or_else(|| "this node".into(), |budget| budget.to_string())
+}
+
+/// Refuses work that takes this many bytes for a while, where less memory is left.
+///
+/// # Errors
+/// The reason.
+pub fn check_room(rt: &Runtime, bytes: u64) -> Result<(), String> {
+    let Some(budget) = budget(2 * bytes) else {
+        return Ok(());
+    };
+    let neighbours = neighbours(rt);
+    let needed = bytes * neighbours + 2 * reserve(&budget, allocating(rt));
+    match budget.free < needed {
+        true => Err(format!("not enough memory is left in {budget}")),
+        false => Ok(()),
+    }
+}
+
+/// Bytes of anonymous memory and of other memory that this process has (proc(5), statm).
+///
+/// Zero if the kernel does not say.
+pub fn resident_memory() -> [u64; 2] {
+    static PAGES: ProcFile = ProcFile::new("/proc/self/statm");
+    let pages = PAGES.read().unwrap_or_default();
+    let mut pages = pages
+        .split(' ')
+        .skip(1)
+        .map_while(|text| text.parse::<u64>().ok());
+    let (resident, shared) = (pages.next().unwrap_or(0), pages.next().unwrap_or(0));
+    [resident.saturating_sub(shared), shared].map(|pages| pages * PAGE_SIZE as u64)
+}

@@ -1,0 +1,118 @@
+//! A thread that gives the memory of copies to the program.
+//!
+//! Memory is freed before the kernel kills a process. The kernel kills without a warning, and a
+//! program may allocate for long between two calls of MPI. So the thread frees the pages of copies at any
+//! moment, without a lock. That is safe, since it only damages copies: freed pages read as zeros,
+//! and every page of a copy is compared with its checksum before it is used. Checksums that were
+//! made after the damage would hide it, so the flag is set first, and whoever makes checksums reads
+//! it afterwards ([`has_given_up`]).
+
+use super::reserve::{allocating, budget, reserve};
+use crate::world::Runtime;
+use crate::{role, sys};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, Once, OnceLock, PoisonError};
+use std::time::Duration;
+use understudy_catalogue::message;
+use understudy_formats::budget::Budget;
+use understudy_image::store::Files;
+use understudy_image::threads::without_signals;
+
+/// Bytes that a process can make present in a second, with huge pages.
+const BYTES_PER_SECOND: u64 = 8 << 30;
+/// Shortest and longest time between two polls.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(500));
+
+static HAS_GIVEN_UP: AtomicBool = AtomicBool::new(false);
+static CAUSE: OnceLock<String> = OnceLock::new();
+static COPIES: Mutex<Option<Files>> = Mutex::new(None);
+/// Tells that the memory of copies is needed.
+static REQUESTED: Condvar = Condvar::new();
+
+/// True once this process's copies are damaged, since the program needed their memory.
+pub fn has_given_up() -> bool {
+    HAS_GIVEN_UP.load(Ordering::SeqCst)
+}
+
+/// Returns the limit that was about to be reached, for messages.
+pub fn cause() -> Option<&'static str> {
+    has_given_up().then(|| CAUSE.get().map_or("this node", String::as_str))
+}
+
+/// Watches the memory that is left, on behalf of copies in these files.
+pub fn watch(rt: &Runtime, copies: Files) {
+    static START: Once = Once::new();
+    *COPIES.lock().unwrap_or_else(PoisonError::into_inner) = Some(copies);
+    START.call_once(|| {
+        let allocating = allocating(rt);
+        let thread = std::thread::Builder::new().name("understudy-memory".into());
+        let poll = move || poll(allocating);
+        let start = || {
+            std::thread::Builder::new()
+                .name("understudy-relief".into())
+                .spawn(discard)?;
+            thread.spawn(poll)
+        };
+        if let Err(error) = without_signals(start) {
+            log::info!("the memory that is left is not watched: {error}");
+        }
+    });
+}
+
+/// The thread: lives as long as the job is protected.
+fn poll(allocating: u64) {
+    // Files of proc(5) would have numbers that the program's next files would have.
+    sys::leave_descriptors();
+    let mut ample = u64::MAX;
+    while role::is_protected() {
+        let Some(budget) = budget(ample) else { return };
+        let least = reserve(&budget, allocating);
+        if budget.free < least {
+            give_up(&budget);
+        }
+        ample = 4 * least;
+        std::thread::sleep(pause(budget.free.saturating_sub(least), allocating));
+    }
+}
+
+/// Returns the time in which processes cannot use up this many bytes.
+fn pause(free: u64, allocating: u64) -> Duration {
+    let rate = BYTES_PER_SECOND * allocating;
+    Duration::from_micros(free / (rate / 1_000_000)).clamp(PAUSE.0, PAUSE.1)
+}
+
+fn give_up(budget: &Budget) {
+    let _ = CAUSE.set(budget.to_string());
+    HAS_GIVEN_UP.store(true, Ordering::SeqCst);
+    REQUESTED.notify_one();
+}
+
+/// The thread that has the descriptors of the copies: frees pages on request.
+fn discard() {
+    let mut copies = COPIES.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut has_warned = false;
+    loop {
+        if has_given_up()
+            && let Some(Err(error)) = copies.as_ref().map(Files::discard_pages)
+            && !std::mem::replace(&mut has_warned, true)
+        {
+            log::warn!("{}", message::copy_memory_not_freed(error));
+        }
+        copies = REQUESTED
+            .wait(copies)
+            .unwrap_or_else(PoisonError::into_inner);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pause_follows_the_memory_that_is_left() {
+        assert_eq!(pause(0, 4), PAUSE.0);
+        assert_eq!(pause(1 << 50, 4), PAUSE.1);
+        let (little, more) = (pause(100 << 20, 1), pause(200 << 20, 1));
+        assert!(PAUSE.0 < little && little < more && more < PAUSE.1);
+    }
+}

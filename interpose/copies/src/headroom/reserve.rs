@@ -1,0 +1,44 @@
+//! Memory that is left, and the part of it that stays free for the program.
+
+use crate::world::{self, Runtime};
+use std::sync::OnceLock;
+use understudy_formats::budget::Budget;
+use understudy_formats::cgroup::Groups;
+use understudy_numbers::Worker;
+
+/// Reserve for each process that can allocate memory at a time, in bytes.
+const RESERVE: u64 = 24 << 20;
+/// Part of a limit that the reserve takes at most.
+const MOST_RESERVE: u64 = 8;
+
+/// Returns the memory that is left; counted roughly where more than `ample` bytes are.
+pub fn budget(ample: u64) -> Option<Budget> {
+    static GROUPS: OnceLock<Option<Groups>> = OnceLock::new();
+    let groups = GROUPS.get_or_init(|| {
+        let mut groups = Groups::own()?;
+        groups.retain_limited();
+        Some(groups)
+    });
+    Budget::within(groups.as_ref(), ample)
+}
+
+/// Number of workers on the node of this worker.
+pub fn neighbours(rt: &Runtime) -> u64 {
+    let world = world::get(rt);
+    let own = world.node_of(world::worker(rt));
+    let all = Worker::all(world.worker_count);
+    all.filter(|&worker| world.node_of(worker) == own).count() as u64
+}
+
+/// Number of workers of this node that can allocate memory at a time.
+pub fn allocating(rt: &Runtime) -> u64 {
+    static PROCESSORS: OnceLock<u64> = OnceLock::new();
+    // The library reads files of the control group for it.
+    let count = || std::thread::available_parallelism().map_or(1, |it| it.get() as u64);
+    neighbours(rt).min(*PROCESSORS.get_or_init(count))
+}
+
+/// Bytes that stay free for the program.
+pub fn reserve(budget: &Budget, allocating: u64) -> u64 {
+    (RESERVE * allocating).min(budget.bytes / MOST_RESERVE)
+}

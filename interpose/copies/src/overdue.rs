@@ -1,0 +1,300 @@
+//! Tells the user when no checkpoint has been possible for long.
+//!
+//! A cut needs a collective over all workers, and a program may have phases without any: a failure
+//! then costs the whole phase. Unless UNDERSTUDY_ANYWHERE=0, a cut is asked for at any call about
+//! messages after [`BEFORE_ASKING`] intervals ([`attention`]). After [`INTERVALS`] intervals
+//! without a cut, one process of the node says where it is. A thread looks at the clock now and
+//! then, so that calls of MPI cost nothing; it never calls MPI. Where the program is, the frame of
+//! its last call tells, which stays on the runtime's stack ([`arch`]). It is read through
+//! `/proc/self/mem`, since the program goes on meanwhile.
+
+use crate::generated::{COLLECTIVE, Proc};
+use crate::journal::address_names;
+use crate::schedule::Runtime;
+use crate::{arch, attention, peers, schedule, sys, told};
+use std::fs::File;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::FileExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
+use std::time::{Duration, Instant};
+use understudy_catalogue::message;
+use understudy_mpi::call;
+use understudy_numbers::{Epoch, ProcessNumber, Worker};
+use understudy_settings::Interval;
+
+/// Intervals without a cut before the user is told.
+const INTERVALS: u32 = 10;
+/// Intervals without a cut before one is asked for at any call.
+const BEFORE_ASKING: u32 = 3;
+/// As often as this the time doubles.
+const MOST_FAILURES: u32 = 4;
+/// So much time at least: with short intervals every hiccup of a machine would be told of.
+const LEAST: Duration = Duration::from_secs(2);
+/// How often the clock is looked at, at most and at least.
+const LOOK_EVERY: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(2));
+
+/// The time since a cut.
+#[derive(Clone)]
+struct Phase {
+    began: Instant,
+    /// The epoch that the cut began.
+    epoch: Epoch,
+    interval: Duration,
+    /// The process, for the user.
+    who: String,
+    /// Cuts that were put off since.
+    put_off: u32,
+    /// Once since this process was connected to some that the program has spawned.
+    is_connected: bool,
+    /// When a cut at any call is asked for, unless one comes before.
+    asks: Instant,
+    /// How often that has failed.
+    failures: u32,
+}
+
+static PHASE: Mutex<Option<Phase>> = Mutex::new(None);
+/// There is a phase again.
+static BEGUN: Condvar = Condvar::new();
+
+fn phase() -> MutexGuard<'static, Option<Phase>> {
+    PHASE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// This process goes on from a cut as this worker. Where the last cut was no candidate, none is waited for.
+pub fn begin(rt: &Runtime, epoch: Epoch, worker: Worker, process: ProcessNumber) {
+    static START: Once = Once::new();
+    if !matches!(told::config().interval, Interval::Time(_) | Interval::Auto) {
+        return;
+    }
+    let interval = schedule::state(rt).pace.interval();
+    let at_candidate = schedule::schedule(rt).at_candidate;
+    let mut phase = phase();
+    attention::clear(attention::ASKED);
+    *phase = Some(Phase {
+        began: Instant::now(),
+        epoch,
+        interval,
+        who: format!(
+            "worker {worker} (rank {process} on {})",
+            peers::host(process)
+        ),
+        put_off: 0,
+        is_connected: false,
+        failures: 0,
+        asks: Instant::now() + interval * request_intervals(at_candidate),
+    });
+    BEGUN.notify_one();
+    drop(phase);
+    START.call_once(|| {
+        let thread = std::thread::Builder::new().name("understudy-overdue".into());
+        if let Err(error) = thread.spawn(watch) {
+            log::info!("nobody will tell of phases without checkpoints: {error}");
+        }
+    });
+}
+
+/// A cut was agreed on and could not be taken; whether since this process is connected to spawned ones.
+pub fn put_off(is_connected: bool) {
+    if let Some(phase) = &mut *phase() {
+        phase.put_off += 1;
+        phase.is_connected |= is_connected;
+        // Who was behind in a collective has come through it soon.
+        phase.asks = Instant::now() + phase.interval / 4 * (1 << phase.put_off.min(MOST_FAILURES));
+    }
+}
+
+/// Restarts the time after a cut that a worker has refused.
+///
+/// Another message reports refusals.
+pub fn refused(at_candidate: bool) {
+    if let Some(phase) = &mut *phase() {
+        phase.began = Instant::now();
+        phase.asks = phase.began + phase.interval * request_intervals(at_candidate);
+    }
+}
+
+/// Returns the number of intervals after which a cut at any call is requested.
+fn request_intervals(at_candidate: bool) -> u32 {
+    if at_candidate { BEFORE_ASKING } else { 1 }
+}
+
+/// A cut at any call was not possible, as in [`put_off`]: another one is asked for later, not before so long a pause.
+pub fn ask_again(is_connected: bool, pause: Duration) {
+    if let Some(phase) = &mut *phase() {
+        phase.is_connected |= is_connected;
+        phase.asks = Instant::now() + pause.max(phase.interval * (BEFORE_ASKING << phase.failures));
+        phase.failures = (phase.failures + 1).min(MOST_FAILURES);
+    }
+}
+
+/// Suspends reports and requests for cuts until the next checkpoint.
+///
+/// The user knows why there is none.
+pub fn suspend() {
+    end();
+    attention::clear(attention::ASKED);
+}
+
+/// There will be no more cuts.
+pub fn end() {
+    *phase() = None;
+}
+
+fn watch() {
+    let mut said: Vec<Place> = Vec::new();
+    // The begin of the phase that was told of, by this process if it has the word.
+    let mut told: Option<(Instant, Option<UnixDatagram>)> = None;
+    loop {
+        // In a recovery, and behind the last cut, there is none.
+        let now = BEGUN.wait_while(phase(), |phase| phase.is_none());
+        let Some(phase) = now.unwrap_or_else(PoisonError::into_inner).clone() else {
+            continue;
+        };
+        std::thread::sleep((phase.interval / 2).clamp(LOOK_EVERY.0, LOOK_EVERY.1));
+        ask();
+        if told
+            .as_ref()
+            .is_some_and(|(began, _)| *began == phase.began)
+        {
+            continue;
+        }
+        told = None;
+        if phase.lasts(1) {
+            let place = Place::now();
+            let is_away = attention::is(attention::ASKED) && !call::is_inside();
+            // Who waits for others lets them speak first.
+            let waits = if told::config().anywhere {
+                !is_away
+            } else {
+                place.is_collective()
+            };
+            if waits && !phase.lasts(2) {
+                continue;
+            }
+            let word = take_word(phase.epoch);
+            if word.is_some() && !said.contains(&place) {
+                say(&phase, place, is_away);
+                said.push(place);
+            }
+            told = Some((phase.began, word));
+        }
+    }
+}
+
+/// Asks for a cut at any call, if it is time to.
+fn ask() {
+    if told::config().anywhere
+        && let Some(phase) = &mut *phase()
+        && Instant::now() >= phase.asks
+    {
+        phase.asks = Instant::now() + phase.interval * BEFORE_ASKING;
+        attention::set(attention::ASKED);
+    }
+}
+
+impl Phase {
+    /// Whether it lasts so many times as long as it may.
+    fn lasts(&self, times: u32) -> bool {
+        self.began.elapsed()
+            >= self
+                .interval
+                .saturating_mul(INTERVALS)
+                .max(LEAST)
+                .saturating_mul(times)
+    }
+}
+
+/// The word of a phase: a name that only one process of the node can have (unix(7), abstract sockets).
+fn take_word(epoch: Epoch) -> Option<UnixDatagram> {
+    let name = format!("understudy-overdue-{}-{epoch}", told::job());
+    let address = SocketAddr::from_abstract_name(name).ok()?;
+    UnixDatagram::bind_addr(&address).ok()
+}
+
+/// `is_away`: a cut at any call was asked for, and the program has made none since.
+fn say(phase: &Phase, place: Place, is_away: bool) {
+    let Phase { epoch, who, .. } = phase;
+    let is_anywhere = told::config().anywhere;
+    let why = match phase.put_off {
+        _ if phase.is_connected => {
+            format!("processes that the program has spawned are connected to {who}; {place}")
+        }
+        0 if is_away => {
+            format!(
+                "one needs a call about messages by every worker, and {who} has made none for long; {place}"
+            )
+        }
+        0 if is_anywhere => {
+            format!("the workers have not agreed on a call of MPI to take one at; {who}: {place}")
+        }
+        0 => {
+            format!("one needs a collective over all workers, and {who} has come to none; {place}")
+        }
+        times => format!(
+            "it was put off {times} times because of a non-blocking collective that was under way, of a library that was being opened, or of \
+             spawned processes that were connected; {who}: {place}"
+        ),
+    };
+    let remedy = if phase.is_connected {
+        "MPI_Comm_disconnect, instead of MPI_Comm_free, would allow checkpoints again"
+    } else if is_away {
+        "a call such as MPI_Iprobe now and then in this phase would allow checkpoints"
+    } else {
+        "MPI_Barrier(MPI_COMM_WORLD) now and then in this phase would allow checkpoints"
+    };
+    sys::say(message::no_checkpoint(
+        sys::quietly(|| phase.began.elapsed().as_secs_f64()),
+        INTERVALS,
+        why,
+        epoch,
+        remedy,
+    ));
+}
+
+/// Where the program has called MPI last.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Place {
+    procedure: Option<Proc>,
+    /// The return address; 0 if it cannot be read.
+    address: u64,
+}
+
+impl Place {
+    fn now() -> Place {
+        let memory = File::open("/proc/self/mem").ok();
+        let word = |address: u64| {
+            let mut bytes = [0; 8];
+            let read = memory.as_ref()?.read_exact_at(&mut bytes, address);
+            read.ok().map(|()| u64::from_ne_bytes(bytes))
+        };
+        let [slot, stack, base] = arch::addresses_of_last_call().map(word);
+        let address = match stack.and_then(word) {
+            Some(address) if arch::turn::is_return(address) => base.and_then(|base| word(base + 8)),
+            address => address,
+        };
+        Place {
+            procedure: slot.and_then(|slot| Proc::from_slot(u32::try_from(slot).ok()?)),
+            address: address.unwrap_or(0),
+        }
+    }
+
+    fn is_collective(self) -> bool {
+        self.procedure
+            .is_some_and(|procedure| COLLECTIVE[procedure as usize])
+    }
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Some(procedure) = self.procedure else {
+            return out.write_str("where it is cannot be told");
+        };
+        write!(out, "its last MPI call is {}", procedure.name())?;
+        match address_names::names(&[self.address]).first() {
+            // An address outside of all files has no name; on the stack (`[stack]`) is none that a call returns to, where it has returned.
+            Some(name) if name.ends_with(')') && !name.ends_with("])") => write!(out, " at {name}"),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! The link of the runtime's chain that has the schedule.
+
+use super::job_pace::JobPace;
+use super::schedule_state::{START, Schedule, State};
+use crate::attention::{self, AGREEING, ASKED};
+use crate::cell::{Field, runtime};
+use crate::generated::MAY_WAIT;
+use crate::{arch, marks};
+use std::cell::RefMut;
+use std::time::Instant;
+
+runtime! {
+    pub struct Runtime: marks::Runtime {
+        /// Position of the program, and the time at which cuts are due.
+        schedule: Field<State> = Field::new(State::of(START)),
+    }
+}
+
+/// Borrows the schedule and the votes.
+#[inline]
+#[track_caller]
+pub fn state(rt: &Runtime) -> RefMut<'_, State> {
+    rt.schedule.borrow_mut()
+}
+
+/// Returns the schedule, to be saved.
+pub fn schedule(rt: &Runtime) -> Schedule {
+    rt.schedule.borrow().schedule
+}
+
+/// Restores a saved schedule.
+///
+/// `at_call` is true if the call that is made next is the cut itself. The votes that were under way
+/// have died with their communicator.
+pub fn restore(rt: &Runtime, schedule: Schedule, at_call: bool) {
+    let (pace, cost) = {
+        let mut before = rt.schedule.borrow_mut();
+        let pace = std::mem::replace(&mut before.pace, JobPace::START);
+        (pace.after_recovery(), before.cost)
+    };
+    rt.schedule.set(State {
+        last: Some(Instant::now()),
+        resumed: at_call && schedule.at_candidate,
+        pace,
+        cost,
+        ..State::of(schedule)
+    });
+    attention::clear(ASKED | AGREEING);
+    arch::undivert(&MAY_WAIT);
+}

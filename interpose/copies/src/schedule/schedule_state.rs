@@ -1,0 +1,102 @@
+//! State from which the next cut follows.
+
+use super::anywhere_agreement::Anywhere;
+use super::job_pace::JobPace;
+use crate::own_messages::{Lent, Told};
+use crate::rounds::Rounds;
+use std::time::{Duration, Instant};
+use understudy_mpi::real_types::RealRequest;
+use understudy_policy::assembly::Assemblies;
+use understudy_policy::gathering::Gatherings;
+
+/// Part of the schedule that belongs to the program's time line; saved with a cut.
+#[derive(Clone, Copy, Debug, Default, bincode::Encode, bincode::Decode)]
+pub struct Schedule {
+    /// Number of candidates passed since MPI_Init.
+    pub candidates: u64,
+    /// Candidate of the next decision.
+    pub next: u64,
+    /// Number of candidates from one decision to the next.
+    pub stride: u64,
+    /// True if a cut was postponed to the next candidate.
+    pub overdue: bool,
+    /// True if the cut is a candidate.
+    pub at_candidate: bool,
+}
+
+/// Vote on a collective, of the thread with this control block, that is under way.
+pub struct Word {
+    pub thread: usize,
+    /// This process's vote, and the minimum of all members.
+    pub numbers: Lent<Box<[u64; 2]>>,
+    pub request: RealRequest,
+}
+
+/// State from which the next cut follows.
+pub struct State {
+    /// Part that is saved.
+    pub schedule: Schedule,
+    /// First candidate at which something is to be done.
+    ///
+    /// That is the next decision, or every candidate while a vote needs help.
+    pub wake: u64,
+    /// Vote for the next decision, on the end of the interval and the time of a candidate.
+    pub vote: Option<Rounds>,
+    /// Time of the last cut that was taken or refused.
+    pub last: Option<Instant>,
+    /// Number of intervals in succession at which a worker has refused the cut.
+    pub refusals: u32,
+    /// Time of the last decision and its candidate, to measure the time between candidates.
+    pub decided: Option<(Instant, u64)>,
+    /// True if the next candidate is the call to which the program was rewound.
+    ///
+    /// It was a cut already.
+    pub resumed: bool,
+    /// Cost of checkpoints here, and the interval that follows from their cost anywhere.
+    pub pace: JobPace,
+    /// Time for which the last checkpoint has kept the program.
+    pub cost: Duration,
+    /// Nesting depth of the program's requests for no cuts; 0 at every cut but the first.
+    pub held: u32,
+    /// Agreement on a cut at any call.
+    pub anywhere: Anywhere,
+    /// Collectives at whose entry threads are, where several call MPI at the same time.
+    pub gatherings: Gatherings,
+    pub words: Vec<Word>,
+    /// Constructors at whose entry threads are, without a communicator of all their processes.
+    pub assemblies: Assemblies,
+    /// Control messages in flight.
+    pub told: Told,
+}
+
+impl State {
+    /// Returns the state with this schedule, and nothing else.
+    pub(super) const fn of(schedule: Schedule) -> State {
+        State {
+            schedule,
+            wake: 0,
+            vote: None,
+            last: None,
+            refusals: 0,
+            decided: None,
+            resumed: false,
+            pace: JobPace::START,
+            cost: Duration::ZERO,
+            held: 0,
+            anywhere: Anywhere::NONE,
+            gatherings: Gatherings::NONE,
+            words: Vec::new(),
+            assemblies: Assemblies::NONE,
+            told: Told::NONE,
+        }
+    }
+}
+
+/// The schedule at the start of the process.
+pub(super) const START: Schedule = Schedule {
+    candidates: 0,
+    next: 1,
+    stride: 1,
+    overdue: false,
+    at_candidate: true,
+};

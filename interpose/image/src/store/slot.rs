@@ -1,0 +1,27 @@
+//! Slots of a store, which hold a page each.
+
+/// Slot of the arena: memory for one page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, bincode::Encode, bincode::Decode)]
+pub struct Slot(pub u64);
+
+/// Run of consecutive slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    pub first: Slot,
+    pub len: u64,
+}
+
+impl Extent {
+    /// Returns the slots from `first` to `end`, without the latter.
+    pub(super) fn between(first: u64, end: u64) -> Extent {
+        Extent {
+            first: Slot(first),
+            len: end - first,
+        }
+    }
+
+    /// Number of the slot behind the last.
+    pub(super) fn end(self) -> u64 {
+        self.first.0 + self.len
+    }
+}

@@ -1,0 +1,46 @@
+//! Errors of a store.
+
+use std::io;
+
+/// Failed action of a store.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The arena's addresses could not be reserved.
+    #[error("cannot reserve {bytes} bytes of addresses for the page store")]
+    Reserve {
+        /// Bytes asked for.
+        bytes: usize,
+        source: io::Error,
+    },
+    /// More of the arena could not be made accessible.
+    #[error("cannot open {bytes} more bytes of the page store")]
+    Grow {
+        /// Bytes asked for.
+        bytes: usize,
+        source: io::Error,
+    },
+    /// Memory could not be touched ahead of time.
+    #[error("cannot populate {pages} pages of the page store")]
+    Populate {
+        /// Pages asked for.
+        pages: u64,
+        source: io::Error,
+    },
+    /// Free memory could not be given back.
+    #[error("cannot give back {pages} pages of the page store")]
+    GiveBack {
+        /// Pages to give back.
+        pages: u64,
+        source: io::Error,
+    },
+    /// The arena has no room.
+    #[error("the page store has no room for {wanted} pages: {live} of {capacity} in use")]
+    Full {
+        /// Pages asked for.
+        wanted: u64,
+        /// Pages in use.
+        live: u64,
+        /// Pages there are.
+        capacity: u64,
+    },
+}

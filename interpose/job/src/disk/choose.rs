@@ -1,0 +1,77 @@
+//! Which epoch on disk everybody goes back to: the newest of which each worker has a whole file of its own.
+
+use super::disk_level::DiskLevel;
+use super::load::Loaded;
+use crate::gather::everybodys;
+use crate::sys;
+use understudy_catalogue::message;
+use understudy_formats::epochs::catalogue::{self, Key, Name};
+use understudy_formats::epochs::format::Damage;
+use understudy_image::store::PageStore;
+use understudy_mpi as mpi;
+use understudy_mpi::comm::Extreme;
+use understudy_mpi::real_types::RealComm;
+use understudy_numbers::Worker;
+
+/// An epoch that all workers have.
+pub struct Found {
+    pub key: Key,
+    /// The newest one that anybody has anything of.
+    pub newest: Key,
+    /// The part of this process.
+    pub loaded: Loaded,
+}
+
+/// The newest epoch of which anybody has a file.
+pub fn newest(disk: &DiskLevel, comm: RealComm, worker: Worker) -> mpi::Result<Option<Key>> {
+    Ok(everybodys(comm, &disk.places.keys(worker))?
+        .into_iter()
+        .flatten()
+        .max())
+}
+
+/// Finds the epoch, over all processes of `comm`; this one plays or will play `worker`. Whatever stands in an epoch's way is said, by
+/// one worker for all.
+pub fn choose(
+    disk: &DiskLevel,
+    comm: RealComm,
+    worker: Worker,
+    store: &mut PageStore,
+) -> mpi::Result<Option<Found>> {
+    let candidates = catalogue::candidates(&everybodys(comm, &disk.places.keys(worker))?);
+    for (index, &key) in candidates.iter().enumerate() {
+        let name = Name { key, worker };
+        let attempt = disk.places.load(name, &disk.identity, store);
+        let objector = lowest(comm, attempt.is_err().then_some(worker))?;
+        match (attempt, objector) {
+            (Ok(loaded), None) => {
+                let newest = candidates[0];
+                return Ok(Some(Found {
+                    key,
+                    newest,
+                    loaded,
+                }));
+            }
+            (Ok(mut loaded), Some(_)) => loaded.image.clear(store),
+            (Err(damage), Some(objector)) if objector == worker => {
+                refuse(disk, name, &damage, candidates.get(index + 1));
+            }
+            (Err(_), _) => {}
+        }
+    }
+    Ok(None)
+}
+
+fn refuse(disk: &DiskLevel, name: Name, damage: &Damage, next: Option<&Key>) {
+    let next = next.map_or_else(String::new, |key| format!("; epoch {} is tried", key.epoch));
+    let path = disk.places.directory.join(name.to_string());
+    let (path, epoch) = (path.display(), name.key.epoch);
+    sys::say(message::epoch_unusable(epoch, path, damage, next));
+}
+
+/// The lowest worker that anybody names.
+fn lowest(comm: RealComm, own: Option<Worker>) -> mpi::Result<Option<Worker>> {
+    let own = own.map_or(u64::MAX, |worker| u64::from(worker.0));
+    let all = comm.extremes(Extreme::Least, &[own])?;
+    Ok(u32::try_from(all[0]).ok().map(Worker))
+}

@@ -1,0 +1,169 @@
+//! Disk level of this process: directory, lineage, and files that it has and writes.
+#![allow(unsafe_code)]
+
+use super::load::Loaded;
+use super::places::{Places, explain};
+use super::writer::{Outcome, Writer};
+use super::{identity, static_file};
+use crate::{sys, told};
+use std::collections::BTreeSet;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use understudy_catalogue::message;
+use understudy_formats::epochs::catalogue::{self, Key};
+use understudy_formats::epochs::format::Identity;
+use understudy_image::store::PageStore;
+use understudy_mpi::comm::Plain;
+use understudy_numbers::Worker;
+
+/// The disk level of this process.
+pub struct DiskLevel {
+    pub places: Places,
+    pub every: u64,
+    pub identity: Identity,
+    pub environment: u64,
+    pub lineage: u64,
+    /// Lineage that the job would have if this start were the first.
+    pub start: u64,
+    /// Generation of the job's start; recoveries are added.
+    pub base: u64,
+    pub writer: Option<Writer>,
+    /// Epoch that is being written.
+    pub writing: Option<Key>,
+    /// Last whole file of this process.
+    pub written: Option<Key>,
+    /// Key of the epoch of the cut under way, if it is to be written.
+    pub due: Option<Key>,
+    /// Epochs of which this worker has a file, or is writing one.
+    pub own: BTreeSet<Key>,
+    /// Epochs of which all workers have whole files.
+    pub complete: BTreeSet<Key>,
+    /// Reason why this worker's last file could not be written.
+    pub trouble: Option<String>,
+    /// True once trouble of any worker was reported.
+    pub told: bool,
+    /// Epoch to which all workers roll back, with pages and state of this worker.
+    pub chosen: Option<(Key, Option<Loaded>)>,
+}
+
+/// Report of a worker to the others at a cut.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// 1: an epoch is due and can be written.
+    pub ready: u64,
+    /// 1: the last epoch could not be written.
+    pub trouble: u64,
+    /// Checksum of the last [`Key`] that was written; 0: none.
+    pub written: u64,
+}
+
+// SAFETY: numbers.
+unsafe impl Plain for Report {}
+
+impl DiskLevel {
+    /// Opens the directory for files of this identity.
+    pub fn new(directory: &Path, lineage: u64, identity: Identity) -> DiskLevel {
+        let config = told::config();
+        DiskLevel {
+            places: Places::open(directory),
+            every: config.disk_every,
+            identity,
+            environment: identity::environment(),
+            lineage,
+            start: lineage,
+            base: 0,
+            writer: None,
+            writing: None,
+            written: None,
+            due: None,
+            own: BTreeSet::new(),
+            complete: BTreeSet::new(),
+            trouble: None,
+            told: false,
+            chosen: None,
+        }
+    }
+
+    /// Discards an epoch that was loaded and not used.
+    pub fn forget_loaded(&mut self, store: &mut PageStore) {
+        if let Some((_, Some(mut loaded))) = self.chosen.take_if(|(_, loaded)| loaded.is_some()) {
+            loaded.image.clear(store);
+        }
+    }
+
+    /// Returns the path of the static data of a worker.
+    pub fn static_path(&self, worker: Worker) -> PathBuf {
+        static_file::path(&self.places.directory, self.lineage, worker)
+    }
+
+    /// Returns the writer, after starting it if need be.
+    ///
+    /// # Errors
+    /// Those of a new thread.
+    pub fn writer(&mut self) -> io::Result<&mut Writer> {
+        let writer = match self.writer.take() {
+            Some(writer) => writer,
+            None => Writer::start()?,
+        };
+        Ok(self.writer.insert(writer))
+    }
+
+    /// Records the outcome of a file that was written meanwhile.
+    pub fn settle(&mut self, store: &mut PageStore) {
+        if let Some(outcome) = self.writer.as_mut().and_then(Writer::outcome) {
+            self.note(outcome, store);
+        }
+    }
+
+    /// Waits for the file that is being written.
+    pub fn finish(&mut self, store: &mut PageStore) {
+        if let Some(outcome) = self.writer.as_mut().and_then(Writer::wait) {
+            self.note(outcome, store);
+        }
+    }
+
+    /// Records the outcome of the file that was being written.
+    pub fn note(&mut self, outcome: Outcome, store: &mut PageStore) {
+        store.unpin();
+        let Some(key) = self.writing.take() else {
+            return;
+        };
+        match outcome {
+            Ok(length) => {
+                log::debug!("epoch {} is written: {length} bytes", key.epoch);
+                (self.written, self.trouble) = (Some(key), None);
+            }
+            Err(error) => {
+                self.own.remove(&key);
+                // One that was given up is no trouble.
+                self.trouble = (error.kind() != ErrorKind::Interrupted).then(|| explain(&error));
+            }
+        }
+    }
+
+    /// Reports trouble, and its end, once to the user: the lowest worker that has trouble does.
+    pub fn tell(&mut self, reports: &[Report], worker: Worker) {
+        let first = reports.iter().position(|report| report.trouble != 0);
+        match (first, &self.trouble) {
+            (Some(first), Some(why)) if first == worker.index() && !self.told => sys::say(
+                message::epochs_not_written(self.places.directory.display(), why),
+            ),
+            (None, _) if self.told && worker == Worker(0) => sys::say(
+                message::epochs_written_again(self.places.directory.display()),
+            ),
+            _ => {}
+        }
+        self.told = first.is_some();
+    }
+
+    /// Removes files of this worker that are not needed any more.
+    pub fn prune(&mut self, worker: Worker) {
+        let expendable = catalogue::expendable(&self.places.keys(worker), &self.complete);
+        self.places.remove(worker, &expendable);
+        self.own.retain(|key| !expendable.contains(key));
+        while self.complete.len() > 2 {
+            self.complete.pop_first();
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! From a file to an epoch in memory.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::path::Path;
+use understudy_formats::epochs::catalogue::{Key, Name};
+use understudy_formats::epochs::format::{Damage, Decoder, Head, Identity, SECTION_PAGES};
+use understudy_formats::private::open_own;
+use understudy_image::epoch::Image;
+use understudy_image::store::PageStore;
+use understudy_image::wire::{Header, Incoming};
+
+/// An epoch of one worker.
+pub struct Loaded {
+    /// What the file says of itself.
+    pub head: Head,
+    /// The pages.
+    pub image: Image,
+    pub state: Vec<u8>,
+}
+
+/// Reads a whole file, which must be what its name says and belong to this job.
+pub fn load(
+    directory: &Path,
+    name: Name,
+    own: &Identity,
+    store: &mut PageStore,
+) -> Result<Loaded, Damage> {
+    let mut decoder = Decoder::new(open_own(&directory.join(name.to_string()), libc::O_RDONLY)?)?;
+    if let Some(difference) = own.difference(&decoder.head.identity) {
+        return Err(Damage::Foreign(difference));
+    }
+    if decoder.head.key != name.key || decoder.head.worker != name.worker {
+        return Err(Damage::Foreign(
+            "it was renamed; give it back its name".into(),
+        ));
+    }
+    let state = decoder.state()?;
+    let incoming = room(&decoder, name.key, store)?;
+    let head = decoder.head.clone();
+    match fill(decoder, &incoming) {
+        Ok(()) => {
+            let image = incoming
+                .into_image(store)
+                .map_err(|error| Damage::Memory(error.to_string()))?;
+            store.seal(image.runs());
+            Ok(Loaded { head, image, state })
+        }
+        Err(damage) => {
+            incoming.cancel(store);
+            Err(damage)
+        }
+    }
+}
+
+fn room(decoder: &Decoder<File>, key: Key, store: &mut PageStore) -> Result<Incoming, Damage> {
+    let (whole, rest) = (
+        decoder.page_count() / SECTION_PAGES as u64,
+        decoder.page_count() % SECTION_PAGES as u64,
+    );
+    let mut chunks = vec![SECTION_PAGES as u32; whole as usize];
+    chunks.extend((rest > 0).then_some(rest as u32));
+    let header = Header {
+        epoch: key.epoch,
+        base: None,
+        runs: decoder.head.runs.clone(),
+        dropped: vec![],
+        yours: vec![],
+        chunks,
+    };
+    Incoming::expect(header, Vec::new(), store).map_err(|error| Damage::Memory(error.to_string()))
+}
+
+fn fill(mut decoder: Decoder<File>, incoming: &Incoming) -> Result<(), Damage> {
+    for chunk in incoming.chunks() {
+        // SAFETY: slots that were allocated for this chunk, and that nobody else uses.
+        decoder.section(unsafe { std::slice::from_raw_parts_mut(chunk.ptr, chunk.len) })?;
+    }
+    decoder.finish()
+}

@@ -1,0 +1,161 @@
+//! Where the processes are: nodes, and the domains that fail as a whole (UNDERSTUDY_DOMAIN).
+#![allow(unsafe_code)]
+
+use crate::{told, user};
+use std::path::Path;
+use understudy_catalogue::message;
+use understudy_mpi as mpi;
+use understudy_mpi::comm::Plain;
+use understudy_mpi::real_types::RealComm;
+use understudy_settings::domains::of_host;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Domain of a process that could not read the file of domains.
+const UNKNOWN: u64 = 0;
+
+/// Room for a host name with a terminating zero (HOST_NAME_MAX of Linux is 64).
+const NAME: usize = 72;
+
+/// What one process says of its place.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Place {
+    /// The node: two processes with the same can reach each other by their process numbers.
+    pub node: u64,
+    /// Its process number there.
+    pub pid: u64,
+    /// What fails together with it; UNKNOWN where that could not be found out.
+    pub domain: u64,
+    /// Padded with zeros.
+    host: [u8; NAME],
+}
+
+// SAFETY: numbers and bytes, without padding.
+unsafe impl Plain for Place {}
+
+impl Place {
+    /// The name of the host.
+    pub fn host_name(&self) -> String {
+        String::from_utf8_lossy(self.host.split(|byte| *byte == 0).next().unwrap_or(&[]))
+            .into_owned()
+    }
+}
+
+/// Where everybody is, by rank in a world of the MPI library.
+pub struct Places {
+    all: Vec<Place>,
+}
+
+impl Places {
+    pub fn all(&self) -> &[Place] {
+        &self.all
+    }
+
+    /// Processes on the node that has most of them.
+    pub fn most_per_node(&self) -> u32 {
+        let on = |node: u64| self.all.iter().filter(|place| place.node == node).count() as u32;
+        self.all
+            .iter()
+            .map(|place| on(place.node))
+            .max()
+            .unwrap_or(1)
+    }
+
+    /// Whether there is more than one node.
+    pub fn are_several_nodes(&self) -> bool {
+        self.all.iter().any(|place| place.node != self.all[0].node)
+    }
+
+    /// Domains of the first `count` ranks, numbered in the order in which they appear.
+    pub fn domains(&self, count: u32) -> Vec<u32> {
+        let mut known: Vec<u64> = Vec::new();
+        let mut number = |domain: u64| {
+            let at = known.iter().position(|&other| other == domain);
+            at.unwrap_or_else(|| {
+                known.push(domain);
+                known.len() - 1
+            }) as u32
+        };
+        self.all
+            .iter()
+            .take(count as usize)
+            .map(|place| number(place.domain))
+            .collect()
+    }
+
+    /// The first rank that could not read the file of domains.
+    pub fn without_domain(&self) -> Option<usize> {
+        self.all.iter().position(|place| place.domain == UNKNOWN)
+    }
+}
+
+/// Learns where everybody is; a collective over a world.
+///
+/// # Errors
+/// That of the real procedure.
+pub fn meet(world: RealComm) -> mpi::Result<Places> {
+    let all = world.gather(&[own_place()])?;
+    Ok(Places { all })
+}
+
+/// Where this process is.
+pub fn own_place() -> Place {
+    let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let host = user::host_name();
+    // Host names may be equal on different nodes, and containers of one node do not see each other's processes.
+    let space = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    let machine = format!("{host} {}", text("/proc/sys/kernel/random/boot_id"));
+    let node = format!("{machine} {}", space.display());
+    let domain = match &told::config().domains {
+        None => Some(xxh3_64(machine.as_bytes())),
+        Some(file) => domain_of(file, &host).map(|domain| xxh3_64(domain.as_bytes())),
+    };
+    let mut name = [0; NAME];
+    for (to, from) in name[..NAME - 1].iter_mut().zip(host.bytes()) {
+        *to = from;
+    }
+    Place {
+        node: xxh3_64(node.as_bytes()),
+        pid: u64::from(std::process::id()),
+        domain: domain.unwrap_or(UNKNOWN),
+        host: name,
+    }
+}
+
+/// The domain of a host by the file of domains; a host that is not listed is a domain of its own.
+fn domain_of(file: &Path, host: &str) -> Option<String> {
+    match of_host(file, host) {
+        Ok(domain) => Some(domain.map_or_else(
+            || format!("host {host}"),
+            |domain| format!("domain {domain}"),
+        )),
+        Err(why) => {
+            log::warn!("{}", message::domain_file_bad(file.display(), why));
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn places(of: &[(u64, u64)]) -> Places {
+        let all = of.iter().map(|&(node, domain)| Place {
+            node,
+            pid: 1,
+            domain,
+            host: [0; NAME],
+        });
+        Places { all: all.collect() }
+    }
+
+    #[test]
+    fn domains_are_numbered_and_nodes_counted() {
+        let places = places(&[(7, 70), (7, 70), (3, 30), (3, 70), (3, 30)]);
+        assert_eq!(places.domains(4), [0, 0, 1, 0]);
+        assert_eq!(places.most_per_node(), 3);
+        assert!(places.are_several_nodes());
+        assert_eq!(places.without_domain(), None);
+    }
+}

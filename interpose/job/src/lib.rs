@@ -1,0 +1,20 @@
+//! This process among the others of its job.
+//!
+//! - [`world`]: workers and spares of the present MPI instance;
+//! - [`renewal`]: the connection to the process manager; one MPI instance after another;
+//! - [`peers`], [`domains`]: hosts of the processes, and failure domains;
+//! - [`disk`]: checkpoints in files;
+//! - [`daemon`]: the daemon that grants spares;
+//! - [`own_messages`], [`rounds`]: control messages and reductions among runtimes.
+
+pub mod daemon;
+pub mod disk;
+pub mod domains;
+pub mod own_messages;
+pub mod peers;
+pub mod renewal;
+pub mod rounds;
+pub mod world;
+
+use understudy_base::{cell, errors, fault, gather, generated, role, shim, sys, told};
+use understudy_program::user;

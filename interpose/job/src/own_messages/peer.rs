@@ -1,0 +1,96 @@
+//! Messages to and from one process.
+#![allow(unsafe_code)]
+
+use std::ffi::{c_int, c_void};
+use understudy_mpi::bytes::Bytes;
+use understudy_mpi::real_types::{RealComm, RealRequest};
+use understudy_mpi::{self as mpi, check, real};
+use understudy_numbers::Worker;
+
+const NULL: RealRequest = RealRequest(std::ptr::null_mut());
+
+/// Other end of a message.
+#[derive(Clone, Copy)]
+pub struct Peer {
+    pub comm: RealComm,
+    /// Rank in the communicator, which has all workers.
+    pub rank: Worker,
+    pub tag: c_int,
+}
+
+/// Starts to send bytes, and adds the request to the list.
+///
+/// # Safety
+/// The bytes must stay in place, unchanged, until the request has ended.
+pub unsafe fn send(
+    data: *const c_void,
+    length: usize,
+    to: Peer,
+    requests: &mut Vec<RealRequest>,
+) -> mpi::Result<()> {
+    let mut request = NULL;
+    let (bytes, rank) = (Bytes::new(length)?, to.rank.0 as c_int);
+    let (count, datatype) = (bytes.count(), bytes.datatype());
+    // SAFETY: handed on to the caller.
+    check(unsafe { real::PMPI_Isend(data, count, datatype, rank, to.tag, to.comm, &mut request) })?;
+    requests.push(request);
+    Ok(())
+}
+
+/// Posts a receive of at most `length` bytes, and adds the request to the list.
+///
+/// # Safety
+/// Nobody may use the memory until the request has ended.
+pub unsafe fn receive(
+    data: *mut c_void,
+    length: usize,
+    from: Peer,
+    requests: &mut Vec<RealRequest>,
+) -> mpi::Result<()> {
+    let mut request = NULL;
+    let (bytes, rank) = (Bytes::new(length)?, from.rank.0 as c_int);
+    let (count, datatype) = (bytes.count(), bytes.datatype());
+    // SAFETY: handed on to the caller.
+    check(unsafe {
+        real::PMPI_Irecv(
+            data,
+            count,
+            datatype,
+            rank,
+            from.tag,
+            from.comm,
+            &mut request,
+        )
+    })?;
+    requests.push(request);
+    Ok(())
+}
+
+/// Cancels receives that have not ended.
+pub fn cancel(requests: &mut [RealRequest]) {
+    for request in requests.iter_mut().filter(|request| **request != NULL) {
+        // SAFETY: a receive of our own; it ends whether it can be cancelled or not.
+        unsafe {
+            real::PMPI_Cancel(request);
+            real::PMPI_Request_free(request);
+        }
+    }
+}
+
+/// True if all requests have ended.
+///
+/// # Errors
+/// A request has failed.
+pub fn test(requests: &mut [RealRequest]) -> mpi::Result<bool> {
+    let (count, mut flag): (_, c_int) = (requests.len() as c_int, 0);
+    // SAFETY: requests of our own; statuses are ignored.
+    check(unsafe {
+        real::PMPI_Testall(
+            count,
+            requests.as_mut_ptr(),
+            &mut flag,
+            std::ptr::null_mut(),
+        )
+    })?;
+    Ok(flag != 0)
+}

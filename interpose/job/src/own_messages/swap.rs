@@ -1,0 +1,52 @@
+//! Messages of known lengths between some processes, all of which wait for theirs.
+#![allow(unsafe_code)]
+
+use super::lent::Lent;
+use super::peer::{Peer, receive, send, test};
+use std::ffi::c_int;
+use understudy_mpi as mpi;
+use understudy_mpi::real_types::RealComm;
+use understudy_numbers::Worker;
+
+/// Bytes for, or from, a process.
+type Letters = Vec<(Worker, Vec<u8>)>;
+
+/// Sends these, and returns what has come: as many bytes from each as are `expected`.
+///
+/// # Errors
+/// That of a real procedure.
+pub fn swap(
+    comm: RealComm,
+    tag: c_int,
+    letters: Letters,
+    expected: &[(Worker, usize)],
+) -> mpi::Result<Letters> {
+    let room = |&(from, length): &(Worker, usize)| (from, vec![0; length]);
+    let out = Lent::new(letters);
+    let mut came: Lent<Letters> = Lent::new(expected.iter().map(room).collect());
+    let mut requests = Vec::new();
+    // SAFETY: the bytes stay in place until the requests have ended; they are kept if that is not known.
+    unsafe {
+        for (rank, bytes) in came.iter_mut() {
+            let from = Peer {
+                comm,
+                rank: *rank,
+                tag,
+            };
+            receive(bytes.as_mut_ptr().cast(), bytes.len(), from, &mut requests)?;
+        }
+        for (rank, bytes) in out.iter() {
+            let to = Peer {
+                comm,
+                rank: *rank,
+                tag,
+            };
+            send(bytes.as_ptr().cast(), bytes.len(), to, &mut requests)?;
+        }
+    }
+    while !test(&mut requests)? {}
+    let mut out = out;
+    out.give_back();
+    came.give_back();
+    Ok(std::mem::take(&mut *came))
+}

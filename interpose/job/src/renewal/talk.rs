@@ -1,0 +1,401 @@
+//! The messages among this process, its guardian and their manager (`understudy_wire::line`).
+#![allow(unsafe_code)]
+
+use super::renewal_runtime::{Inheritance, LOOK, Runtime};
+use crate::{shim, sys, told};
+use std::ffi::c_int;
+use std::fs::File;
+use std::io::{self, Read};
+use std::mem::offset_of;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use understudy_catalogue::message;
+use understudy_formats::proc_stat;
+use understudy_mpi::{call, library};
+use understudy_numbers::{ProcessNumber, Worker};
+use understudy_wire::line::{
+    self, Boards, Hello, LINE, Line, ProcessPlace, Socket, ToManager, ToProcess,
+};
+
+// understudy-mpi and ckptd do not know each other.
+const _: () = {
+    assert!(call::INTERRUPT == line::INTERRUPT);
+    assert!(
+        size_of::<call::Page>() <= size_of::<line::Page>() && size_of::<line::Page>() <= line::PAGE
+    );
+    assert!(offset_of!(call::Page, generation) == offset_of!(line::Page, generation));
+    assert!(offset_of!(call::Page, is_inside) == offset_of!(line::Page, is_inside));
+    assert!(call::MAIN_THREAD == line::MAIN_THREAD && call::INTERRUPT == line::INTERRUPT);
+};
+
+/// What connects this process with others of its job.
+pub struct Lines {
+    /// To the process manager; the guardian keeps the other end open when that dies.
+    manager: Line,
+    guardian: Line,
+    pub page: &'static line::Page,
+    /// How many workers were started on this node.
+    neighbours: u32,
+}
+
+static LINES: OnceLock<Lines> = OnceLock::new();
+
+/// Says which spares should take the parts of processes that have died; all by their numbers.
+type Chooser = fn(&[ProcessNumber]) -> Vec<ProcessNumber>;
+
+static CHOOSER: OnceLock<Chooser> = OnceLock::new();
+
+static OWN: OnceLock<ProcessPlace> = OnceLock::new();
+
+/// Learns of the process manager.
+///
+/// # Errors
+/// Why that cannot be used, for the user.
+pub fn learn() -> Result<(), String> {
+    let text = told::variable(LINE).ok_or(message::NO_GUARDIAN)?;
+    let own = ProcessPlace::parse(&text)
+        .ok_or_else(|| format!("{LINE} is `{text}`, not two numbers and a directory"))?;
+    let _ = OWN.set(own);
+    Ok(())
+}
+
+/// The job's directory in memory, on this node.
+pub fn directory() -> &'static Path {
+    OWN.get().map_or(Path::new(""), |own| &own.directory)
+}
+
+/// Calls the guardian, which knows where the process manager is. Not before `MPI_Init`: until then this process may be a script's interpreter, and
+/// execute the program.
+pub fn call_guardian() {
+    if let Some(own) = OWN.get()
+        && let Err(error) = connect(own)
+    {
+        sys::say(message::manager_not_reached(own.directory.display(), error));
+        sys::exit_now(understudy_abi::exit::LOST);
+    }
+}
+
+fn connect(own: &ProcessPlace) -> io::Result<()> {
+    let line = Line::call(&own.directory, Socket::Guardian(own.guardian))?;
+    let guardian = Line::from(sys::lift_owned(line.into()));
+    report_wrapper(own, &guardian);
+    guardian.send(&Hello::Process {
+        number: own.number,
+        library: library::file(),
+    })?;
+    let (_, manager) = await_descriptor(&guardian, |said| {
+        matches!(said, ToProcess::Line).then_some(())
+    })?;
+    let manager = Line::from(sys::lift_owned(manager));
+    let (neighbours, page) = await_descriptor(&manager, |said| match said {
+        ToProcess::Page { workers } => Some(workers),
+        _ => None,
+    })?;
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a new shared mapping of the manager's file.
+    let mapped = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            line::PAGE,
+            access,
+            libc::MAP_SHARED,
+            page.as_raw_fd(),
+            0,
+        )
+    };
+    if mapped == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the page is never unmapped, and its words are atomic.
+    let page = unsafe { &*mapped.cast::<line::Page>() };
+    let _ = LINES.set(Lines {
+        manager,
+        guardian,
+        page,
+        neighbours,
+    });
+    // SAFETY: it begins with the words that calls need.
+    call::listen(unsafe { &*mapped.cast::<call::Page>() });
+    call::leave();
+    // The snapshot is taken after this, so the shim keeps it.
+    shim::hold_ends(is_over);
+    Ok(())
+}
+
+/// Reports a wrapper between the guardian and this process.
+///
+/// The guardian sees only the end of the wrapper. A process whose wrapper has ended is reported by
+/// the guardian.
+fn report_wrapper(own: &ProcessPlace, guardian: &Line) {
+    let peer = guardian.peer().map(|peer| peer.as_raw_nonzero().get());
+    let (0, Ok(peer)) = (own.number.0, peer) else {
+        return;
+    };
+    let Some(wrapper) = wrapper_below(peer as u32) else {
+        return;
+    };
+    let name = std::fs::read_to_string(format!("/proc/{wrapper}/comm")).unwrap_or_default();
+    let name = name.trim_end();
+    log::warn!("{}", message::wrapper_waits(name, name));
+}
+
+/// Returns the child of the guardian that is an ancestor of this process.
+///
+/// `None` if this process is that child, or no descendant of the guardian.
+fn wrapper_below(guardian: u32) -> Option<u32> {
+    let mut process = std::os::unix::process::parent_id();
+    while process != guardian {
+        let parent = parent_of(process)?;
+        if parent == guardian {
+            return Some(process);
+        }
+        process = parent;
+    }
+    None
+}
+
+/// Returns the parent of a process; `None` for the first of the machine.
+fn parent_of(process: u32) -> Option<u32> {
+    let parent = proc_stat::number(process, proc_stat::PARENT)?;
+    (parent != 0).then_some(parent)
+}
+
+/// Asked by any thread of the MPI library.
+extern "C" fn is_over() -> bool {
+    call::is_over()
+}
+
+/// The first message of a kind, and the descriptor that comes with it.
+fn await_descriptor<T>(
+    line: &Line,
+    kind: impl Fn(ToProcess) -> Option<T>,
+) -> io::Result<(T, OwnedFd)> {
+    loop {
+        if let Some((said, mut descriptors)) = line.receive_with(None)?
+            && let Some(said) = kind(said)
+        {
+            return Ok((said, descriptors.pop().ok_or(io::ErrorKind::InvalidData)?));
+        }
+    }
+}
+
+pub fn lines() -> &'static Lines {
+    LINES.get().expect("the guardian has been called")
+}
+
+pub fn tell(message: &ToManager) {
+    or_end(lines().manager.send(message));
+}
+
+/// Without its guardian a process cannot go on.
+fn or_end<T>(talk: std::io::Result<T>) -> T {
+    talk.unwrap_or_else(|_| {
+        sys::say(message::guardian_gone(std::process::id()));
+        sys::exit_now(understudy_abi::exit::LOST)
+    })
+}
+
+/// The next message within `limit`; what others see to is not passed on.
+pub fn hear(rt: &Runtime, limit: Duration) -> Option<ToProcess> {
+    hear_with(rt, limit).map(|(message, _)| message)
+}
+
+/// The same, with the descriptors that have come with the message.
+pub fn hear_with(
+    rt: &Runtime,
+    limit: impl Into<Option<Duration>>,
+) -> Option<(ToProcess, Vec<OwnedFd>)> {
+    match or_end(lines().manager.receive_with(limit)) {
+        Some((ToProcess::Inherit { from, status }, files)) => {
+            inherit(rt, from, status, files);
+            None
+        }
+        Some((ToProcess::Ask { fallen }, _)) => {
+            choose(&fallen);
+            None
+        }
+        heard => heard,
+    }
+}
+
+fn inherit(rt: &Runtime, from: ProcessNumber, status: c_int, files: Vec<OwnedFd>) {
+    let mut heir = rt.heir.borrow_mut();
+    heir.of = Some(from);
+    if let Ok(files) = files
+        .into_iter()
+        .map(sys::lift_owned)
+        .collect::<Vec<_>>()
+        .try_into()
+    {
+        heir.inheritance = Some(Inheritance {
+            from,
+            status,
+            files,
+        });
+    }
+}
+
+/// Before each generation that this process is in after another has died, `chooser` is asked which spares should come in.
+pub fn choose_by(chooser: Chooser) {
+    let _ = CHOOSER.set(chooser);
+}
+
+fn choose(fallen: &[ProcessNumber]) {
+    let wishes = CHOOSER.get().map_or(Vec::new(), |chooser| chooser(fallen));
+    for spare in wishes {
+        tell(&ToManager::Wish { spare });
+    }
+    tell(&ToManager::HasChosen {
+        generation: call::wanted(),
+    });
+}
+
+/// Whether what this dead process has left was the last to come.
+pub fn has_inherited_from(rt: &Runtime, dead: ProcessNumber) -> bool {
+    rt.heir.borrow().of == Some(dead)
+}
+
+/// How many workers were started on this node.
+pub fn neighbours() -> u32 {
+    LINES.get().map_or(0, |lines| lines.neighbours)
+}
+
+/// Whether this process is asked which spares should come in.
+pub fn can_choose() -> bool {
+    CHOOSER.get().is_some()
+}
+
+/// What a dead process has left, if that has come since the last call.
+pub fn take_inheritance(rt: &Runtime) -> Option<Inheritance> {
+    rt.heir.borrow_mut().inheritance.take()
+}
+
+/// These files are needed by whoever takes the part of this worker when this process dies; in place of any others.
+pub fn hand_over(worker: Worker, files: [&impl AsFd; 2]) {
+    let (message, lines) = (ToManager::Keeps { worker }, lines());
+    // The guardian first: it keeps them for another manager as well.
+    for line in [&lines.guardian, &lines.manager] {
+        if let Err(error) = line.send_with(&message, &files.map(AsFd::as_fd)) {
+            log::warn!("{}", message::copies_die_with_process(error));
+        }
+    }
+}
+
+/// This process keeps nothing that anybody needs when it dies.
+pub fn keep_nothing() {
+    or_end(lines().guardian.send(&ToManager::KeepsNothing));
+    tell(&ToManager::KeepsNothing);
+}
+
+/// Kills the process manager, for a test.
+pub fn kill_manager() {
+    let manager = LINES
+        .get()
+        .map(|lines| lines.page.manager.load(Ordering::Acquire));
+    if let Some(manager @ 1..) = manager {
+        // SAFETY: kill(2).
+        unsafe { libc::kill(manager as libc::pid_t, libc::SIGKILL) };
+    }
+}
+
+/// How often idle spares have died, counted from any number.
+pub fn spare_deaths() -> u32 {
+    LINES
+        .get()
+        .map_or(0, |lines| lines.page.spare_deaths.load(Ordering::Acquire))
+}
+
+/// When each signal was last passed on to all ranks, in nanoseconds since 1970; 0: never.
+pub fn passed_signals() -> impl Iterator<Item = (i32, u64)> {
+    let times = lines()
+        .page
+        .passed
+        .iter()
+        .map(|time| time.load(Ordering::Relaxed));
+    line::REMEMBERED.into_iter().zip(times)
+}
+
+/// This process goes on with the program: from now on a death does not lead back to its start.
+pub fn is_running() {
+    lines().page.has_run.store(1, Ordering::Release);
+    set_interruptible(true);
+    tell(&ToManager::Running {
+        generation: call::current(),
+    });
+}
+
+/// Whether the main thread can be called in wherever it is, when another process has died.
+pub fn set_interruptible(is: bool) {
+    lines()
+        .page
+        .is_interruptible
+        .store(is.into(), Ordering::Release);
+}
+
+/// So many spares are missing.
+pub fn replenish(spares: u32) {
+    tell(&ToManager::Replenish { spares });
+}
+
+/// This worker is about to start processes, for the time with this number.
+pub fn spawns(worker: Worker, number: u64) {
+    tell(&ToManager::Spawns { worker, number });
+}
+
+/// Those that it has started up to this time are behind a cut of which it does not know yet whether it counts.
+pub fn captured(worker: Worker, number: u64) {
+    tell(&ToManager::Captured { worker, number });
+}
+
+/// This worker has gone back to where it had started processes as often as this.
+pub fn went_back(worker: Worker, number: u64) {
+    tell(&ToManager::WentBack { worker, number });
+}
+
+/// Those that it has started up to this time do not go back with it any more.
+pub fn settle(worker: Worker, number: u64) {
+    tell(&ToManager::Settled { worker, number });
+}
+
+/// What these workers show, who are on the node of this process; `None` if another generation is to be before that is known.
+///
+/// # Errors
+/// What is told cannot be read.
+pub fn boards(
+    rt: &Runtime,
+    process: ProcessNumber,
+    workers: Vec<Worker>,
+) -> io::Result<Option<Boards>> {
+    static ASKED: AtomicU64 = AtomicU64::new(0);
+    let id = ASKED.fetch_add(1, Ordering::Relaxed);
+    tell(&ToManager::Look {
+        id,
+        process,
+        workers,
+    });
+    while !call::is_over() {
+        if let Some((ToProcess::Shown { id: answered }, mut files)) = hear_with(rt, LOOK)
+            && answered == id
+        {
+            let mut bytes = Vec::new();
+            File::from(files.pop().ok_or(io::ErrorKind::InvalidData)?).read_to_end(&mut bytes)?;
+            let decoded = bincode::decode_from_slice(&bytes, bincode::config::standard());
+            return decoded
+                .map(|(boards, _)| Some(boards))
+                .map_err(io::Error::other);
+        }
+    }
+    Ok(None)
+}
+
+/// The whole job is to end with this status.
+pub fn abort(status: c_int) -> ! {
+    // Before MPI_Init nobody has been called: the guardian sees with which status this process ends.
+    if LINES.get().is_some() {
+        tell(&ToManager::Abort { status });
+    }
+    sys::exit_now(if status & 0xff == 0 { 1 } else { status })
+}

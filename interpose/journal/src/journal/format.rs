@@ -1,0 +1,340 @@
+//! The journal as bytes.
+//!
+//! ```text
+//! magic "USTDYJNL", version u32, XXH3 of all that follows u64,
+//! entries, packed (`packed`): { times, number of records, Record … } …, bincode 2 standard configuration
+//! ```
+//! An entry is a few calls that were made one after the other, so many times: programs that poll test at several places in
+//! turn. Any change of a type in [`Record`] or [`Outcome`] bumps the version; another one is refused.
+
+use bincode::config::standard;
+use std::collections::VecDeque;
+use understudy_policy::packed;
+
+const MAGIC: [u8; 8] = *b"USTDYJNL";
+const VERSION: u32 = 3;
+const HEADER: usize = 20;
+
+/// Bytes that a call has written at an address of the user side.
+#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Written {
+    pub address: u64,
+    pub bytes: Vec<u8>,
+}
+
+/// Slot of the last record, which is of no call: what was written by the last cut itself.
+pub const END: u16 = u16::MAX;
+
+/// The outcome of a call.
+#[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Record {
+    pub slot: u16,
+    /// Hash of its arguments.
+    pub arguments: u32,
+    /// What it returned; the bits of a double.
+    pub result: u64,
+    pub written: Vec<Written>,
+}
+
+impl Record {
+    /// Bytes that it has written.
+    fn length(&self) -> usize {
+        self.written.iter().map(|piece| piece.bytes.len()).sum()
+    }
+}
+
+/// Calls that are repeated in turn are found if they are at most so many.
+const MOST_IN_TURN: usize = 8;
+
+/// Slot of a procedure, and the return address of its call.
+pub type Site = (u16, u64);
+
+/// A journal that is being written.
+#[derive(Default)]
+pub struct Journal {
+    entries: Vec<u8>,
+    /// The last calls, with their places, which those that follow may repeat.
+    recent: VecDeque<(Record, u64)>,
+    /// All recent calls have been made so many times in turn, and then the first of them so many once more.
+    turns: Option<(u64, usize)>,
+    /// Bytes that recent calls have written.
+    held: usize,
+    /// How many calls it holds.
+    pub calls: u64,
+}
+
+/// Why bytes are no journal.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotAJournal {
+    /// Too short, or without the magic.
+    #[error("it is no journal of this program")]
+    Foreign,
+    #[error("it has format version {0}, and this build reads {VERSION}")]
+    Version(u32),
+    /// Its checksum is wrong, or what it contains makes no sense.
+    #[error("it is damaged")]
+    Damaged,
+}
+
+impl Journal {
+    /// Adds a call that was made from `place`. `became`: so many bytes have become of a call, this one or one before it;
+    /// nothing becomes of calls that only repeat others.
+    pub fn add(&mut self, record: Record, place: u64, mut became: impl FnMut(Site, usize)) {
+        self.calls += 1;
+        if let Some((times, at)) = &mut self.turns {
+            if self.recent[*at].0 == record {
+                *at += 1;
+                if *at == self.recent.len() {
+                    (*times, *at) = (*times + 1, 0);
+                }
+                return;
+            }
+            self.end_turns(&mut became);
+        }
+        self.held += record.length();
+        self.recent.push_back((record, place));
+        let period = (1..=self.recent.len() / 2).find(|&period| self.repeats(period));
+        if let Some(period) = period {
+            self.write_until(2 * period, &mut became);
+            let again: usize = self
+                .recent
+                .drain(period..)
+                .map(|(record, _)| record.length())
+                .sum();
+            self.held -= again;
+            self.turns = Some((2, 0));
+        } else {
+            self.write_until(2 * MOST_IN_TURN - 1, &mut became);
+        }
+    }
+
+    /// Whether the last so many calls are those before them once more.
+    fn repeats(&self, period: usize) -> bool {
+        let calls = self.recent.iter().rev().map(|(record, _)| record);
+        calls
+            .clone()
+            .take(period)
+            .eq(calls.skip(period).take(period))
+    }
+
+    /// Writes the oldest of the recent calls, so that this many stay.
+    fn write_until(&mut self, left: usize, became: &mut impl FnMut(Site, usize)) {
+        while self.recent.len() > left {
+            self.write(1, 1, became);
+        }
+    }
+
+    /// Writes the oldest so many of the recent calls as an entry.
+    fn write(&mut self, times: u64, count: usize, became: &mut impl FnMut(Site, usize)) {
+        let mut before = self.entries.len();
+        encode(&(times, count as u64), &mut self.entries);
+        for (record, place) in self.recent.drain(..count) {
+            self.held -= record.length();
+            encode(&record, &mut self.entries);
+            became((record.slot, place), self.entries.len() - before);
+            before = self.entries.len();
+        }
+    }
+
+    /// Another call than the next one in turn has come, or none will.
+    fn end_turns(&mut self, became: &mut impl FnMut(Site, usize)) {
+        let Some((times, at)) = self.turns.take() else {
+            return;
+        };
+        let begun: Vec<_> = self.recent.iter().take(at).cloned().collect();
+        self.write(times, self.recent.len(), became);
+        self.held = begun.iter().map(|(record, _)| record.length()).sum();
+        self.recent.extend(begun);
+    }
+
+    pub fn flush(&mut self, mut became: impl FnMut(Site, usize)) {
+        self.end_turns(&mut became);
+        self.write_until(0, &mut became);
+    }
+
+    /// How many bytes it takes before it is compressed.
+    pub fn size(&self) -> usize {
+        self.entries.len() + self.held
+    }
+
+    /// The journal as bytes.
+    pub fn encode(&mut self) -> Vec<u8> {
+        self.flush(|_, _| {});
+        let body = packed::pack(&self.entries);
+        let mut out = Vec::with_capacity(HEADER + body.len());
+        out.extend(MAGIC);
+        out.extend(VERSION.to_le_bytes());
+        out.extend(xxhash_rust::xxh3::xxh3_64(&body).to_le_bytes());
+        out.extend(body);
+        out
+    }
+
+    /// Reads what [`Journal::encode`] has made.
+    pub fn decode(bytes: &[u8]) -> Result<Reader, NotAJournal> {
+        let (header, body) = bytes.split_at_checked(HEADER).ok_or(NotAJournal::Foreign)?;
+        if header[..8] != MAGIC {
+            return Err(NotAJournal::Foreign);
+        }
+        let version = u32::from_le_bytes(header[8..12].try_into().unwrap_or_default());
+        if version != VERSION {
+            return Err(NotAJournal::Version(version));
+        }
+        if header[12..] != xxhash_rust::xxh3::xxh3_64(body).to_le_bytes() {
+            return Err(NotAJournal::Damaged);
+        }
+        let entries = packed::unpack(body).map_err(|_| NotAJournal::Damaged)?;
+        Ok(Reader {
+            entries,
+            at: 0,
+            turns: Vec::new(),
+            left: 0,
+        })
+    }
+}
+
+fn encode(what: &impl bincode::Encode, to: &mut Vec<u8>) {
+    let written = bincode::encode_into_std_write(what, to, standard());
+    written.expect("memory takes everything");
+}
+
+/// Gives the calls of a journal one after the other.
+#[derive(Debug)]
+pub struct Reader {
+    entries: Vec<u8>,
+    at: usize,
+    /// The calls of the entry, …
+    turns: Vec<Record>,
+    /// … and how many are still to come, repeated ones included.
+    left: u64,
+}
+
+impl Reader {
+    /// The next call; `None` at the end.
+    pub fn next(&mut self) -> Result<Option<&Record>, NotAJournal> {
+        if self.left == 0 {
+            if self.at == self.entries.len() {
+                return Ok(None);
+            }
+            let ((times, turns), length): ((u64, Vec<Record>), usize) =
+                bincode::decode_from_slice(&self.entries[self.at..], standard())
+                    .map_err(|_| NotAJournal::Damaged)?;
+            self.at += length;
+            self.left = times
+                .checked_mul(turns.len() as u64)
+                .ok_or(NotAJournal::Damaged)?;
+            self.turns = turns;
+            if self.left == 0 {
+                return Err(NotAJournal::Damaged);
+            }
+        }
+        let count = self.turns.len();
+        let at = (count - (self.left % count as u64) as usize) % count;
+        self.left -= 1;
+        Ok(self.turns.get(at))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(slot: u16, byte: u8) -> Record {
+        Record {
+            slot,
+            written: vec![Written {
+                address: 4096,
+                bytes: vec![byte; 100],
+            }],
+            ..Record::default()
+        }
+    }
+
+    fn journal_of(records: &[Record]) -> (usize, Vec<u8>) {
+        let mut journal = Journal::default();
+        let mut became = 0;
+        for record in records {
+            journal.add(record.clone(), 7, |_, bytes| became += bytes);
+        }
+        journal.flush(|_, bytes| became += bytes);
+        assert_eq!(
+            (became, journal.calls),
+            (journal.size(), records.len() as u64)
+        );
+        (became, journal.encode())
+    }
+
+    fn sample() -> (Vec<Record>, Vec<u8>) {
+        let mut records = vec![record(1, 1)];
+        records.extend(std::iter::repeat_n(record(2, 0), 1000));
+        records.extend([record(3, 7), record(2, 0)]);
+        let (size, bytes) = journal_of(&records);
+        assert!(size < 500, "{size}");
+        (records, bytes)
+    }
+
+    fn assert_comes_back(records: &[Record], bytes: &[u8]) {
+        let mut reader = Journal::decode(bytes).unwrap();
+        for record in records {
+            assert_eq!(reader.next().unwrap(), Some(record));
+        }
+        assert_eq!(reader.next().unwrap(), None);
+    }
+
+    #[test]
+    fn calls_come_back_in_order_and_repeats_are_short() {
+        let (records, bytes) = sample();
+        assert!(bytes.len() < 500, "{}", bytes.len());
+        assert_comes_back(&records, &bytes);
+    }
+
+    #[test]
+    fn calls_in_turn_are_short() {
+        for period in 1..=MOST_IN_TURN as u16 {
+            for rest in 0..period {
+                let turn = |at: u16| record(at % period, 3);
+                let records: Vec<Record> = (0..1000 * period + rest)
+                    .map(turn)
+                    .chain([record(99, 1)])
+                    .collect();
+                let (size, bytes) = journal_of(&records);
+                assert!(
+                    size < 2200,
+                    "{size} bytes for {period} in turn and {rest} more"
+                );
+                assert_comes_back(&records, &bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn any_order_comes_back() {
+        let mut state = 1u64;
+        for most in [2, 3, 5, 9] {
+            let records: Vec<Record> = std::iter::repeat_with(|| {
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1);
+                record(((state >> 33) % most) as u16, 0)
+            })
+            .take(5000)
+            .collect();
+            let (_, bytes) = journal_of(&records);
+            assert_comes_back(&records, &bytes);
+        }
+    }
+
+    #[test]
+    fn damage_is_noticed() {
+        let (_, bytes) = sample();
+        for at in [0, 8, 12, 20, HEADER, bytes.len() - 1] {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 4;
+            assert!(Journal::decode(&damaged).is_err(), "byte {at}");
+        }
+        assert_eq!(
+            Journal::decode(&bytes[..bytes.len() - 1]).unwrap_err(),
+            NotAJournal::Damaged
+        );
+        assert_eq!(Journal::decode(b"short").unwrap_err(), NotAJournal::Foreign);
+    }
+}

@@ -1,0 +1,162 @@
+//! The system call filter: on, off, and its signal handler.
+#![allow(unsafe_code)]
+
+use super::filter_state::{Fate, Hold, make};
+use super::{emulate, files, inquire};
+use crate::journal::inputs::{Asked, Inputs};
+use crate::journal::play;
+use crate::journal::recording::{DOOR, Runtime};
+use std::ffi::{c_int, c_long, c_void};
+use std::io;
+use understudy_abi::assembly::return_from_signal;
+use understudy_abi::{STUB_PAGE, ZONE_END, ZONE_START};
+use understudy_policy::dispositions::{self, Disposition};
+
+const PR_SET_SYSCALL_USER_DISPATCH: c_int = 59;
+const DISPATCH_OFF: libc::c_ulong = 0;
+const DISPATCH_ON: libc::c_ulong = 1;
+
+/// `SYSCALL_DISPATCH_FILTER_BLOCK`: dispatch whatever comes from outside of the given range.
+static SELECTOR: u8 = 1;
+const PAGE: usize = 4096;
+
+/// Bytes of a set of signals, as the kernel has it.
+const SIGNAL_SET: i64 = 8;
+
+/// Starts to look at the system calls of the program side.
+///
+/// `inputs` is what they read of files. Files in memory of a phase before stay.
+pub fn begin(rt: &Runtime, inputs: Inputs) -> io::Result<()> {
+    let make_hold = || {
+        let mut hold = Hold::default();
+        let before = hold.on_sigsys.as_mut_ptr() as i64;
+        // SAFETY: rt_sigaction(2) fills the structure.
+        unsafe {
+            make(
+                libc::SYS_rt_sigaction,
+                &[libc::SIGSYS.into(), 0, before, SIGNAL_SET, 0, 0],
+            )
+        };
+        hold
+    };
+    rt.hold.borrow_mut().get_or_insert_with(make_hold).asked = Asked::new(inputs);
+    // SAFETY: a handler of the kernel's type.
+    // It may be entered while it runs, and by system calls of the stub page even inside of this
+    // library's allocator, and then does not allocate.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = trapped as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_NODEFER;
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigaddset(&mut set, libc::SIGSYS);
+        if libc::sigaction(libc::SIGSYS, &action, std::ptr::null_mut()) != 0
+            || libc::sigprocmask(libc::SIG_UNBLOCK, &set, std::ptr::null_mut()) != 0
+        {
+            return Err(io::Error::last_os_error());
+        }
+        dispatch(
+            DISPATCH_ON,
+            ZONE_START as u64,
+            (ZONE_END - ZONE_START) as u64,
+            &raw const SELECTOR,
+        )
+    }
+}
+
+/// Takes [`begin`] back. What was read of files.
+pub fn end(rt: &Runtime) -> io::Result<Inputs> {
+    // SAFETY: prctl(2).
+    unsafe { dispatch(DISPATCH_OFF, 0, 0, std::ptr::null())? };
+    let asked = std::mem::take(&mut rt.hold.borrow_mut().get_or_insert_default().asked);
+    Ok(asked.into_inputs())
+}
+
+/// Gives the program a file that was open before the phase, at its old position.
+pub fn inherit(rt: &Runtime, descriptor: c_int, flags: c_int, offset: i64) -> Result<(), String> {
+    files::inherit(
+        rt.hold.borrow_mut().get_or_insert_default(),
+        descriptor,
+        flags,
+        offset,
+    )
+}
+
+/// Returns the message about a file that a replay has found changed, by its number.
+pub fn tell_changed(rt: &Runtime, input: u64) -> String {
+    files::changed(
+        &rt.hold
+            .borrow_mut()
+            .get_or_insert_default()
+            .asked
+            .path(input as u32),
+    )
+}
+
+unsafe fn dispatch(
+    mode: libc::c_ulong,
+    from: u64,
+    length: u64,
+    selector: *const u8,
+) -> io::Result<()> {
+    // SAFETY: handed on to the caller.
+    match unsafe { libc::prctl(PR_SET_SYSCALL_USER_DISPATCH, mode, from, length, selector) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+extern "C" fn trapped(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
+    let rt = DOOR.get();
+    // SAFETY: the kernel hands over a context that belongs to this handler.
+    let registers = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
+    let number = registers[libc::REG_RAX as usize];
+    let order = [
+        libc::REG_RDI,
+        libc::REG_RSI,
+        libc::REG_RDX,
+        libc::REG_R10,
+        libc::REG_R8,
+        libc::REG_R9,
+    ];
+    let arguments = order.map(|register| registers[register as usize]);
+    let from = registers[libc::REG_RIP as usize] as usize;
+    if (STUB_PAGE..STUB_PAGE + PAGE).contains(&from) {
+        // SAFETY: the call that the program, or this library's libc, has made.
+        registers[libc::REG_RAX as usize] = unsafe { make(number, &arguments) };
+        return;
+    }
+    if number == libc::SYS_rt_sigreturn {
+        // With the program's stack, but from inside of the zone.
+        registers[libc::REG_RIP as usize] = return_from_signal as *const () as i64;
+        return;
+    }
+    registers[libc::REG_RAX as usize] = match fate(rt, number, &arguments) {
+        // SAFETY: the call that the program has made.
+        Fate::Pass => unsafe { make(number, &arguments) },
+        Fate::Answer(value) => value,
+        Fate::GiveUp => play::leave_for(number as u64),
+        Fate::Changed(input) => play::leave_for_input(input),
+    };
+}
+
+/// Decides on a system call.
+///
+/// The filter's state is taken out meanwhile. So another call that needs it can only come from a
+/// handler of the program that runs within this one, and ends the replay; memory for this library's
+/// own work does not need it.
+fn fate(rt: &Runtime, number: c_long, arguments: &[i64; 6]) -> Fate {
+    let answer = match dispositions::of(number) {
+        Disposition::Pass => return Fate::Pass,
+        Disposition::Pretend => return Fate::Answer(0),
+        Disposition::GiveUp => return Fate::GiveUp,
+        Disposition::Emulate if emulate::is_memory(number, arguments) => return Fate::Pass,
+        Disposition::Inquire => inquire::fate,
+        Disposition::Emulate => emulate::fate,
+    };
+    let Some(mut hold) = rt.hold.take() else {
+        return Fate::GiveUp;
+    };
+    let fate = answer(&mut hold, number, arguments);
+    rt.hold.set(Some(hold));
+    fate
+}

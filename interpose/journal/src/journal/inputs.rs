@@ -1,0 +1,272 @@
+//! What a replay reads of files: recorded by the first rehearsal, answered from the record by all replays after it.
+//!
+//! So a file may come, change, or go once the rehearsal is over. What is too long to be recorded is read again, and must stay
+//! as it was: whether it has is seen at each cut ([`Inputs::changed`]).
+
+use std::collections::{HashMap, VecDeque};
+use std::ffi::OsStr;
+use std::fs::Metadata;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use understudy_policy::packed;
+
+/// Bytes of stat(2)'s structure.
+pub const STAT: usize = size_of::<libc::stat>();
+/// A file is not even compressed if it is so many times as long as what there is room for.
+const MOST_COMPRESSED: u64 = 16;
+
+/// What came of a system call.
+#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub enum Outcome {
+    /// It returned this and wrote that.
+    Result(i64, Vec<u8>),
+    /// It opened a file with these contents (a number) and this stat(2).
+    File(u32, Vec<u8>),
+    /// It opened a directory.
+    Directory,
+    /// It opened a file that is too long to be recorded (a number).
+    Long(u32),
+}
+
+/// What tells one content of a file from another without reading it.
+#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Identity {
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Identity {
+    /// That of a file.
+    pub fn of(about: &Metadata) -> Identity {
+        Identity {
+            inode: about.ino(),
+            size: about.size(),
+            modified: (about.mtime(), about.mtime_nsec()),
+            changed: (about.ctime(), about.ctime_nsec()),
+        }
+    }
+}
+
+/// A file that is too long to be recorded.
+#[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
+struct Long {
+    path: Vec<u8>,
+    identity: Identity,
+}
+
+/// What the replays of a phase read.
+#[derive(Clone, Debug, Default, bincode::Encode, bincode::Decode)]
+pub struct Inputs {
+    /// Bytes that may still be recorded.
+    room: u64,
+    /// A rehearsal has recorded all of it.
+    is_recorded: bool,
+    /// Calls, by number and arguments, and what came of each.
+    outcomes: Vec<(Vec<u8>, Outcome)>,
+    /// Compressed (LZ4 block format, their size in front).
+    contents: Vec<Vec<u8>>,
+    long: Vec<Long>,
+    /// Bytes that have been recorded.
+    size: u64,
+}
+
+impl Inputs {
+    /// Nothing yet, and room for so many bytes.
+    pub fn with_room(room: u64) -> Inputs {
+        Inputs {
+            room,
+            ..Inputs::default()
+        }
+    }
+
+    /// Bytes of the record.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Whether nothing has been read.
+    pub fn is_empty(&self) -> bool {
+        self.outcomes.is_empty()
+    }
+
+    /// A long file that is not what it was, or is gone.
+    pub fn changed(&self) -> Option<&Path> {
+        let is_same = |long: &Long| {
+            let about = std::fs::metadata(path_of(long));
+            about.is_ok_and(|about| Identity::of(&about) == long.identity)
+        };
+        self.long.iter().find(|long| !is_same(long)).map(path_of)
+    }
+
+    fn take(&mut self, bytes: u64) -> Result<(), NoRoom> {
+        self.room = self.room.checked_sub(bytes).ok_or(NoRoom)?;
+        self.size += bytes;
+        Ok(())
+    }
+}
+
+fn path_of(long: &Long) -> &Path {
+    Path::new(OsStr::from_bytes(&long.path))
+}
+
+/// More would be recorded than may be.
+#[derive(Debug, PartialEq, Eq)]
+pub struct NoRoom;
+
+/// The inputs of a phase while it is replayed.
+#[derive(Default)]
+pub struct Asked {
+    inputs: Inputs,
+    /// Recorded outcomes that have not been asked for yet, by call.
+    next: HashMap<Vec<u8>, VecDeque<usize>>,
+}
+
+impl Asked {
+    /// From what is recorded, or nothing.
+    pub fn new(inputs: Inputs) -> Asked {
+        let mut next: HashMap<Vec<u8>, VecDeque<usize>> = HashMap::new();
+        for (at, (call, _)) in inputs.outcomes.iter().enumerate() {
+            next.entry(call.clone()).or_default().push_back(at);
+        }
+        Asked { inputs, next }
+    }
+
+    /// All that has been recorded.
+    pub fn into_inputs(self) -> Inputs {
+        Inputs {
+            is_recorded: true,
+            ..self.inputs
+        }
+    }
+
+    /// What came of this call when it was recorded, the next time that it is made.
+    pub fn next(&mut self, call: &[u8]) -> Option<Outcome> {
+        let at = self.next.get_mut(call)?.pop_front()?;
+        Some(self.inputs.outcomes[at].1.clone())
+    }
+
+    /// Records what has come of a call; nothing, if that is over.
+    pub fn record(&mut self, call: Vec<u8>, outcome: Outcome) -> Result<(), NoRoom> {
+        if self.inputs.is_recorded {
+            return Ok(());
+        }
+        let bytes = match &outcome {
+            Outcome::Result(_, bytes) | Outcome::File(_, bytes) => bytes.len(),
+            Outcome::Directory | Outcome::Long(_) => 0,
+        };
+        self.inputs.take((call.len() + bytes) as u64)?;
+        self.inputs.outcomes.push((call, outcome));
+        Ok(())
+    }
+
+    /// Whether contents of so many bytes may be worth a try.
+    pub fn may_keep(&self, length: u64) -> bool {
+        !self.inputs.is_recorded && length <= self.inputs.room.saturating_mul(MOST_COMPRESSED)
+    }
+
+    /// Keeps the contents of a file, if there is room; their number.
+    pub fn keep(&mut self, content: &[u8]) -> Option<u32> {
+        let kept = packed::pack(content);
+        let known = self.inputs.contents.iter().position(|known| *known == kept);
+        if known.is_none() {
+            self.inputs.take(kept.len() as u64).ok()?;
+            self.inputs.contents.push(kept);
+        }
+        Some(known.unwrap_or(self.inputs.contents.len() - 1) as u32)
+    }
+
+    /// Contents with this number.
+    pub fn content(&self, number: u32) -> Option<Vec<u8>> {
+        packed::unpack(self.inputs.contents.get(number as usize)?).ok()
+    }
+
+    /// Notes a file that is too long; its number.
+    pub fn note_long(&mut self, path: PathBuf, identity: Identity) -> u32 {
+        let path = path.into_os_string().into_encoded_bytes();
+        self.inputs.long.push(Long { path, identity });
+        self.inputs.long.len() as u32 - 1
+    }
+
+    /// Whether a long file is what it was.
+    pub fn is_same(&self, number: u32, now: &Identity) -> bool {
+        let long = self.inputs.long.get(number as usize);
+        long.is_some_and(|long| long.identity == *now)
+    }
+
+    /// The path of a long file.
+    pub fn path(&self, number: u32) -> String {
+        let long = self.inputs.long.get(number as usize);
+        long.map_or_else(String::new, |long| path_of(long).display().to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn result(value: i64) -> Outcome {
+        Outcome::Result(value, vec![value as u8; 10])
+    }
+
+    #[test]
+    fn each_call_gets_its_outcomes_in_order() {
+        let mut asked = Asked::new(Inputs::with_room(1000));
+        for (call, value) in [(b"a", 1), (b"b", 2), (b"a", 3)] {
+            assert_eq!(asked.next(call), None);
+            asked.record(call.to_vec(), result(value)).unwrap();
+        }
+        let mut again = Asked::new(asked.into_inputs());
+        for (call, outcome) in [
+            (b"b", Some(2)),
+            (b"a", Some(1)),
+            (b"a", Some(3)),
+            (b"a", None),
+            (b"c", None),
+        ] {
+            assert_eq!(again.next(call), outcome.map(result));
+        }
+        // What is asked beyond the record is not recorded.
+        again.record(b"c".to_vec(), result(4)).unwrap();
+        assert_eq!(again.into_inputs().outcomes.len(), 3);
+    }
+
+    #[test]
+    fn no_more_is_recorded_than_there_is_room_for() {
+        let mut asked = Asked::new(Inputs::with_room(100));
+        let number = asked.keep(&[7; 500]).unwrap();
+        assert_eq!(
+            asked.keep(&[7; 500]),
+            Some(number),
+            "the same contents are kept once"
+        );
+        assert_eq!(asked.content(number).unwrap(), [7; 500]);
+        let noise: Vec<u8> = (0..500u32)
+            .map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8)
+            .collect();
+        assert_eq!(asked.keep(&noise), None);
+        assert!(!asked.may_keep(1 << 20));
+        while asked.record(b"call".to_vec(), result(0)).is_ok() {}
+        let inputs = asked.into_inputs();
+        assert!((80..=100).contains(&inputs.size()), "{}", inputs.size());
+    }
+
+    #[test]
+    fn a_long_file_that_changes_is_named() {
+        let path = std::env::temp_dir().join(format!("understudy-inputs-{}", std::process::id()));
+        std::fs::write(&path, "before").unwrap();
+        let mut asked = Asked::new(Inputs::with_room(0));
+        asked.note_long(
+            path.clone(),
+            Identity::of(&std::fs::metadata(&path).unwrap()),
+        );
+        let inputs = asked.into_inputs();
+        assert_eq!(inputs.changed(), None);
+        std::fs::write(&path, "after it").unwrap();
+        assert_eq!(inputs.changed(), Some(path.as_path()));
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(inputs.changed(), Some(path.as_path()));
+    }
+}

@@ -1,0 +1,248 @@
+//! Recording of a phase: start, calls, end.
+#![allow(unsafe_code)]
+
+use super::end::Watch;
+use super::outputs::Call;
+use super::recorder::Recorder;
+use super::recording::{DOOR, Phase, Recording, Runtime};
+use super::sources;
+use crate::arch::{self, Frame};
+use crate::{events, told, world};
+use std::time::Duration;
+use understudy_catalogue::message;
+use understudy_numbers::Epoch;
+use understudy_settings::Rule;
+
+/// Starts to record outcomes.
+///
+/// `MPI_Init`, or the cut for the epoch `base`, is about to return to the program. Recording goes
+/// on until the rule says that it is enough, or the journal is longer than `limit` says.
+pub fn start(rt: &Runtime, rule: &Rule, records: bool, base: Option<Epoch>, limit: fn() -> usize) {
+    let Some(frame) = arch::top_frame() else {
+        return;
+    };
+    rt.recording.set(Recording::On(Box::new(Phase {
+        recorder: Recorder::new(events::are_kept()),
+        // SAFETY: the frame lies at the top of the runtime's stack as long as a handler runs.
+        begin: unsafe { *frame },
+        base,
+        end: None,
+        took: Duration::ZERO,
+        watch: Watch::new(rt, rule),
+        records,
+        room: 0,
+        limit,
+        is_agreed: false,
+        epoch: Epoch::NONE,
+    })));
+    if records {
+        sources::watch(true);
+    }
+    arch::set_recording(true);
+}
+
+/// Nothing more is recorded: the phase that was.
+fn stop(rt: &Runtime) -> Recording {
+    let before = rt.recording.replace(Recording::Off);
+    if let Recording::On(_) = before {
+        sources::watch(false);
+        arch::set_recording(false);
+    }
+    before
+}
+
+/// Returns the epoch with which the recorded phase began, if it began with one.
+pub fn base(rt: &Runtime) -> Option<Epoch> {
+    rt.recording
+        .borrow()
+        .on()
+        .filter(|phase| phase.records)?
+        .base
+}
+
+/// True if a phase is under way, or has ended and has not been taken.
+pub fn is_under_way(rt: &Runtime) -> bool {
+    !matches!(*rt.recording.borrow(), Recording::Off)
+}
+
+/// Ends the recording and forgets it: the program is about to be rolled back.
+pub fn give_up(rt: &Runtime) {
+    if !matches!(stop(rt), Recording::Off) {
+        log::info!("the initialisation phase is not recorded to its end");
+    }
+}
+
+/// True if the program has created threads, which never act twice alike.
+fn has_threads() -> bool {
+    arch::turn::is_foreign() || told::created_threads() > 0
+}
+
+#[cold]
+fn give_up_for_threads(rt: &Runtime) {
+    if !matches!(stop(rt), Recording::Off) && world::is_first_worker(rt) {
+        log::warn!("{}", message::STATIC_DATA_WITH_THREADS);
+    }
+}
+
+/// A handler has returned, with these bits in the registers for integers and doubles.
+///
+/// # Safety
+/// The frame must be that of the call.
+pub unsafe extern "C" fn record_call(frame: *const Frame, integer: u64, double: u64) {
+    let rt = DOOR.get();
+    let is_outermost = arch::top_frame().is_some_and(|top| top.cast_const() == frame);
+    if !is_outermost || arch::is_rewound() {
+        return;
+    }
+    if has_threads() {
+        return give_up_for_threads(rt);
+    }
+    // SAFETY: handed on to the caller.
+    let frame = unsafe { &*frame };
+    let mut guard = rt.recording.borrow_mut();
+    let Some(phase) = guard.on_mut() else { return };
+    let place = arch::turn::call_site(frame);
+    if sources::row_of(frame.slot as usize).is_none() {
+        phase
+            .watch
+            .call(frame, place, phase.recorder.journal().size());
+    }
+    if phase.records
+        && phase
+            .recorder
+            .call(rt, frame, place, integer, double)
+            .is_err()
+    {
+        log::info!(
+            "a call that cannot be recorded (slot {}) ends the recording",
+            frame.slot
+        );
+        drop(guard);
+        stop(rt);
+        return;
+    }
+    drop(guard);
+    end_if_too_long(rt);
+}
+
+/// The end of a recording that has got too long; its memory is freed.
+fn end_if_too_long(rt: &Runtime) {
+    let (size, room) = match rt.recording.borrow_mut().on_mut() {
+        None => return,
+        Some(phase) => {
+            let size = phase.recorder.journal().size();
+            if size <= phase.room {
+                return;
+            }
+            phase.room = (phase.limit)();
+            (size, phase.room)
+        }
+    };
+    if size <= room {
+        return;
+    }
+    tell_too_long(rt, size, room);
+    if let Recording::On(mut phase) = stop(rt) {
+        phase.recorder.close();
+        phase.recorder.tell(rt, None);
+    }
+}
+
+/// A receive of the present call got this many bytes.
+#[inline]
+pub fn received(rt: &Runtime, bytes: usize) {
+    if arch::is_recording()
+        && let Some(phase) = rt.recording.borrow_mut().on_mut()
+    {
+        phase.recorder.received(bytes);
+    }
+}
+
+/// A request has ended, or is seen to have; see [`Recorder::ended`].
+#[inline]
+pub fn ended(rt: &Runtime, index: u32, bytes: impl FnOnce() -> Option<usize>, stays: bool) {
+    if arch::is_recording()
+        && let Some(phase) = rt.recording.borrow_mut().on_mut()
+    {
+        phase.recorder.ended(index, bytes(), stays);
+    }
+}
+
+/// True if a phase is being recorded.
+pub fn is_recording(rt: &Runtime) -> bool {
+    rt.recording.borrow().on().is_some()
+}
+
+/// Returns true once, if a cut should be taken soon to end the phase.
+pub fn asks_for_cut(rt: &Runtime) -> bool {
+    rt.recording
+        .borrow_mut()
+        .on_mut()
+        .is_some_and(|phase| phase.watch.asks_for_cut())
+}
+
+/// Returns true at a cut if this worker's phase may end there.
+///
+/// `is_regular`: the cut would have been taken anyway.
+pub fn may_end(rt: &Runtime, is_regular: bool) -> bool {
+    let mut guard = rt.recording.borrow_mut();
+    let Some(phase) = guard.on_mut() else {
+        return true;
+    };
+    phase.watch.is_over() || (is_regular && phase.watch.is_over_by_default())
+}
+
+/// A journal is too long: copies hold everything.
+pub fn tell_too_long(rt: &Runtime, size: usize, limit: usize) {
+    let level = if crate::world::is_first_worker(rt) {
+        log::Level::Warn
+    } else {
+        log::Level::Info
+    };
+    log::log!(level, "{}", message::journal_limit(size, limit));
+}
+
+/// Records the agreement of all workers whether the phase may end here.
+pub fn agree(rt: &Runtime, is_over: bool) {
+    if let Some(phase) = rt.recording.borrow_mut().on_mut() {
+        phase.is_agreed = is_over;
+    }
+}
+
+/// Ends the phase at the cut for this epoch, if all have agreed.
+pub fn cut(rt: &Runtime, epoch: Epoch) {
+    if !rt
+        .recording
+        .borrow()
+        .on()
+        .is_some_and(|phase| phase.is_agreed)
+    {
+        return;
+    }
+    if let Recording::On(mut phase) = stop(rt) {
+        phase.recorder.finish(rt);
+        // Later the arguments on the program's stack are gone.
+        phase.end = arch::top_frame().and_then(|frame| {
+            // SAFETY: the frame of the call that is the cut.
+            let frame = unsafe { &*frame };
+            Some((frame.slot, Call::of(frame)?.hash()))
+        });
+        phase.took = phase.watch.elapsed();
+        phase.epoch = epoch;
+        rt.recording.set(Recording::Ended(phase));
+    }
+}
+
+/// The phase that ended with this epoch, once that is committed.
+pub fn take_ended(rt: &Runtime, committed: Epoch) -> Option<Phase> {
+    let mut recording = rt.recording.borrow_mut();
+    let is_over = matches!(&*recording, Recording::Ended(phase) if phase.epoch <= committed);
+    let before = std::mem::replace(&mut *recording, Recording::Off);
+    match before {
+        Recording::Ended(phase) if is_over => (phase.epoch == committed).then_some(*phase),
+        before => {
+            *recording = before;
+            None
+        }
+    }
+}

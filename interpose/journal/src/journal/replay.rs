@@ -1,0 +1,75 @@
+//! The program runs again, and its MPI calls are answered from a journal.
+#![allow(unsafe_code)]
+
+use super::format::Journal;
+use super::play::{DAMAGED, INPUT, KIND_BITS, OTHER_CALL, Play, REACHED, leave, write};
+use super::recording::{DOOR, Runtime};
+use super::sources;
+use crate::arch::{self, Answer, Frame};
+use crate::generated::EXECUTED;
+
+/// Why a replay did not come to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Diverged {
+    /// The journal cannot be read.
+    #[error("the journal is damaged")]
+    Journal,
+    /// The program made another call than at that time.
+    #[error("call {0} is another one than was recorded")]
+    Call(u64),
+    /// The program did what cannot be held back or made again.
+    #[error("the program made system call {0}, which cannot be repeated")]
+    Effect(u64),
+    /// A file that is too long to be recorded is not what it was; its number among them.
+    #[error("a file has changed that the program reads")]
+    Input(u64),
+}
+
+/// Runs the program from `begin`, whose call's outcome is the journal's first, up to the call with this slot and hash of
+/// arguments that follows its last.
+///
+/// # Safety
+/// The user side must be as it was at `begin`. It is changed, and so is the dispatch table, for good.
+pub unsafe fn run(
+    rt: &Runtime,
+    journal: &[u8],
+    begin: &Frame,
+    end: (u64, u32),
+) -> Result<(), Diverged> {
+    let mut reader = Journal::decode(journal).map_err(|_| Diverged::Journal)?;
+    let first = reader
+        .next()
+        .map_err(|_| Diverged::Journal)?
+        .ok_or(Diverged::Journal)?;
+    write(&first.written);
+    let result = first.result;
+    rt.play.set(Some(Play {
+        reader,
+        calls: 1,
+        end,
+    }));
+    sources::watch(true);
+    let executed = |slot| EXECUTED.iter().any(|&other| other as usize == slot);
+    arch::answer_all(executed, answer);
+    // SAFETY: handed on to the caller.
+    let left = unsafe { arch::run_user(begin, result) };
+    let number = left >> KIND_BITS;
+    match left & ((1 << KIND_BITS) - 1) {
+        REACHED => Ok(()),
+        DAMAGED => Err(Diverged::Journal),
+        OTHER_CALL => Err(Diverged::Call(number)),
+        INPUT => Err(Diverged::Input(number)),
+        _ => Err(Diverged::Effect(number)),
+    }
+}
+
+/// The answer to the call in the top frame.
+extern "C" fn answer() -> Answer {
+    let rt = DOOR.get();
+    // Nothing is dropped by `leave`, so the borrow ends before.
+    let answer = match &mut *rt.play.borrow_mut() {
+        Some(play) => play.answer(),
+        None => Err((DAMAGED, 0)),
+    };
+    answer.unwrap_or_else(|(kind, number)| leave(kind, number))
+}

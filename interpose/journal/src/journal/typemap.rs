@@ -1,0 +1,253 @@
+//! Where the data of a datatype lie: its type map (MPI 4.1, 5.1), in pieces without gaps.
+#![allow(unsafe_code)]
+
+use crate::generated::real;
+use crate::handles::{VirtDatatype, real_datatype};
+use crate::objects::Runtime;
+use crate::objects::datatype::{self, Recipe, combiner};
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::sync::Arc;
+
+/// In the journal, a datatype with more pieces than this is taken as one, with its gaps.
+const MOST_PIECES: usize = 1 << 16;
+
+/// Where the data of one element lie.
+#[derive(Debug, PartialEq, Eq)]
+pub struct TypeMap {
+    /// Offset and length in bytes, merged where they touch.
+    pub pieces: Vec<(isize, usize)>,
+    /// Bytes from one element to the next.
+    pub extent: isize,
+    /// Bytes of data in an element.
+    pub size: usize,
+}
+
+/// The type maps that have been asked for.
+pub struct TypeMaps {
+    known: HashMap<usize, Arc<TypeMap>>,
+    most: usize,
+    is_exact: bool,
+}
+
+impl Default for TypeMaps {
+    fn default() -> TypeMaps {
+        TypeMaps::new(MOST_PIECES, false)
+    }
+}
+
+impl TypeMaps {
+    /// For maps of at most so many pieces, and in the order of the data: what is one piece to the journal may have any order, and bytes
+    /// twice. One that cannot be told has fewer bytes than its datatype.
+    pub fn exact(most: usize) -> TypeMaps {
+        TypeMaps::new(most, true)
+    }
+
+    fn new(most: usize, is_exact: bool) -> TypeMaps {
+        TypeMaps {
+            known: HashMap::new(),
+            most,
+            is_exact,
+        }
+    }
+
+    /// The map of a datatype.
+    pub fn of(&mut self, rt: &Runtime, datatype: VirtDatatype) -> Arc<TypeMap> {
+        if let Some(known) = self.known.get(&(datatype.0 as usize)) {
+            return Arc::clone(known);
+        }
+        let map = Arc::new(self.make(rt, datatype));
+        self.known.insert(datatype.0 as usize, Arc::clone(&map));
+        map
+    }
+
+    /// A datatype has been freed: its handle may be used for another one.
+    pub fn forget(&mut self) {
+        self.known.clear();
+    }
+
+    fn make(&mut self, rt: &Runtime, datatype: VirtDatatype) -> TypeMap {
+        let (whole, extent, size) = measure(rt, datatype);
+        let dense = vec![whole];
+        let pieces = match datatype::kept_recipe(rt, datatype) {
+            Some(recipe) if self.is_exact => self.pieces(rt, &recipe).unwrap_or_default(),
+            Some(recipe) if whole.1 != size => self.pieces(rt, &recipe).unwrap_or(dense),
+            _ => dense,
+        };
+        TypeMap {
+            pieces,
+            extent,
+            size,
+        }
+    }
+
+    /// The pieces by the constructor's arguments (5.1.13); `None` if they are too many or the constructor is a rare one.
+    fn pieces(&mut self, rt: &Runtime, recipe: &Recipe) -> Option<Vec<(isize, usize)>> {
+        let base = |at: usize| Some(VirtDatatype(*recipe.contained.get(at)? as *mut c_void));
+        let old = self.of(rt, base(0)?);
+        let mut pieces = Pieces::new(self.most);
+        match combiner::blocks(recipe, self.most)? {
+            combiner::Blocks::Same(blocks) => {
+                for (offset, count) in blocks {
+                    pieces.add(&old, offset, count)?;
+                }
+            }
+            combiner::Blocks::Elements(blocks) => {
+                for (offset, count) in blocks {
+                    pieces.add(&old, offset * old.extent, count)?;
+                }
+            }
+            combiner::Blocks::Each(blocks) => {
+                for (at, (offset, count)) in blocks.into_iter().enumerate() {
+                    let old = self.of(rt, base(at)?);
+                    pieces.add(&old, offset, count)?;
+                }
+            }
+        }
+        Some(pieces.0)
+    }
+}
+
+/// Pieces that are collected, and how many there may be.
+struct Pieces(Vec<(isize, usize)>, usize);
+
+impl Pieces {
+    /// None yet.
+    fn new(most: usize) -> Pieces {
+        Pieces(Vec::new(), most)
+    }
+
+    fn push(&mut self, begin: isize, length: usize) {
+        match self.0.last_mut() {
+            Some((last, size)) if *last + *size as isize == begin => *size += length,
+            _ if length > 0 => self.0.push((begin, length)),
+            _ => {}
+        }
+    }
+
+    /// Adds `count` elements from `at` on; `None` if there are too many pieces.
+    fn add(&mut self, of: &TypeMap, at: isize, count: usize) -> Option<()> {
+        if of.size == 0 {
+            return Some(());
+        }
+        if let [(offset, length)] = of.pieces[..]
+            && length as isize == of.extent
+        {
+            self.push(at + offset, length * count);
+            return Some(());
+        }
+        for element in 0..count as isize {
+            for &(offset, length) in &of.pieces {
+                let begin = at + element * of.extent + offset;
+                self.push(begin, length);
+            }
+            if self.0.len() > self.1 {
+                return None;
+            }
+        }
+        Some(())
+    }
+}
+
+/// True bounds of an element, its extent, and its size.
+fn measure(rt: &Runtime, datatype: VirtDatatype) -> ((isize, usize), isize, usize) {
+    let (mut bound, mut extent, mut true_bound, mut true_extent, mut size) =
+        (0isize, 0isize, 0isize, 0isize, 0);
+    let real = real_datatype(rt, datatype);
+    // SAFETY: local queries of a datatype.
+    unsafe {
+        real::PMPI_Type_get_extent(real, &mut bound, &mut extent);
+        real::PMPI_Type_get_true_extent(real, &mut true_bound, &mut true_extent);
+        real::PMPI_Type_size_x(real, &mut size);
+    }
+    (
+        (true_bound, true_extent.max(0) as usize),
+        extent,
+        size.max(0) as usize,
+    )
+}
+
+/// The pieces of memory that `count` elements at `address` take, at most `bytes` of data: address and length.
+pub fn spread(
+    map: &TypeMap,
+    address: usize,
+    count: usize,
+    bytes: usize,
+    mut piece: impl FnMut(usize, usize),
+) {
+    let mut left = bytes;
+    if map.pieces.len() == 1 && map.extent == map.size as isize && map.pieces[0] == (0, map.size) {
+        return piece(address, left.min(count.saturating_mul(map.size)));
+    }
+    for element in 0..count as isize {
+        for &(offset, length) in &map.pieces {
+            if left == 0 {
+                return;
+            }
+            piece(
+                address.wrapping_add_signed(element * map.extent + offset),
+                length.min(left),
+            );
+            // Gaps that could not be told apart count as data: then more is recorded than was received.
+            left = if map.pieces.len() == 1 {
+                left.saturating_sub(map.size)
+            } else {
+                left.saturating_sub(length)
+            };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(pieces: &[(isize, usize)], extent: isize) -> TypeMap {
+        let size = pieces.iter().map(|(_, length)| length).sum();
+        let pieces = pieces.to_vec();
+        TypeMap {
+            pieces,
+            extent,
+            size,
+        }
+    }
+
+    fn spread_to_vec(map: &TypeMap, count: usize, bytes: usize) -> Vec<(usize, usize)> {
+        let mut found = Vec::new();
+        spread(map, 1000, count, bytes, |address, length| {
+            found.push((address, length))
+        });
+        found
+    }
+
+    #[test]
+    fn dense_elements_are_one_piece() {
+        assert_eq!(
+            spread_to_vec(&map(&[(0, 8)], 8), 5, usize::MAX),
+            [(1000, 40)]
+        );
+        assert_eq!(spread_to_vec(&map(&[(0, 8)], 8), 5, 16), [(1000, 16)]);
+    }
+
+    #[test]
+    fn elements_with_gaps_are_told_apart() {
+        let column = map(&[(0, 8), (64, 8)], 128);
+        assert_eq!(
+            spread_to_vec(&column, 2, usize::MAX),
+            [(1000, 8), (1064, 8), (1128, 8), (1192, 8)]
+        );
+        assert_eq!(
+            spread_to_vec(&column, 2, 20),
+            [(1000, 8), (1064, 8), (1128, 4)]
+        );
+    }
+
+    #[test]
+    fn touching_pieces_are_merged() {
+        let mut pieces = Pieces::new(9);
+        pieces.add(&map(&[(0, 8)], 8), 0, 3).unwrap();
+        pieces.add(&map(&[(0, 8)], 8), 24, 1).unwrap();
+        pieces.add(&map(&[(0, 4)], 8), 40, 2).unwrap();
+        assert_eq!(pieces.0, [(0, 32), (40, 4), (48, 4)]);
+    }
+}

@@ -1,0 +1,7 @@
+//! Record of the set-up phase, and its replay.
+
+pub mod journal;
+
+use understudy_base::{arch, cell, events, generated, sys, told};
+use understudy_job::world;
+use understudy_objects::{early, handles, objects, requests};

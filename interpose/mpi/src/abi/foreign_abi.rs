@@ -1,0 +1,227 @@
+//! Constants, handles and statuses of other ABIs than Open MPI's.
+#![allow(unsafe_code)]
+
+use crate::real_types::{HandleKind, Status};
+use std::ffi::{CStr, c_int};
+
+// Generated from the table of ABIs.
+include!("../generated/abis.rs");
+
+/// Bytes of Open MPI's handles.
+pub(super) const HANDLE: usize = 8;
+/// First error code of the program, which are behind those of the library.
+const FIRST_OWN_CODE: c_int = 0x4000_0000;
+/// `MPI_ERR_LASTCODE` of Open MPI.
+const LAST_CODE: c_int = 92;
+/// The first key of an attribute that the runtime gives out; those of predefined attributes are
+/// smaller.
+const FIRST_KEY: c_int = 1000;
+
+/// Handle of a predefined object.
+pub struct Predefined {
+    /// Kind of the object.
+    pub kind: HandleKind,
+    /// Open MPI's name of the object.
+    pub symbol: &'static CStr,
+    pub value: u64,
+}
+
+/// Offsets of the members of a status, in bytes from its start.
+pub struct StatusLayout {
+    /// Bytes of the whole.
+    pub size: usize,
+    pub source: usize,
+    pub tag: usize,
+    pub error: usize,
+    /// Bytes received: the low word, then the high one.
+    ///
+    /// The lowest bit of the high word is set if the operation was cancelled (MPICH).
+    pub bytes: usize,
+}
+
+/// A constant of an ABI.
+pub enum Value {
+    /// Constant of the header.
+    Constant(isize),
+    /// Value of a variable of the library.
+    Variable(&'static CStr),
+}
+
+/// Differences of an ABI from Open MPI's.
+pub struct Abi {
+    pub name: &'static str,
+    /// Bytes of a handle.
+    pub handle: usize,
+    pub status: StatusLayout,
+    pub handles: &'static [Predefined],
+    /// Values in Open MPI and here, by domain.
+    pub values: [&'static [(c_int, c_int)]; 20],
+    /// Values in Open MPI and here, by kind of pointer.
+    pub pointers: [&'static [(isize, Value)]; 5],
+    /// Limits: name, value in Open MPI, value here.
+    pub limits: &'static [(&'static str, usize, usize)],
+}
+
+impl Abi {
+    /// Returns the bytes of a handle: files are pointers everywhere.
+    pub fn width(&self, kind: HandleKind) -> usize {
+        if kind == HandleKind::File {
+            HANDLE
+        } else {
+            self.handle
+        }
+    }
+
+    /// Converts an integer of Open MPI to this ABI.
+    pub fn foreign(&self, domain: Domain, value: c_int) -> c_int {
+        let pairs = self.values[domain as usize];
+        if matches!(domain, Domain::Assert | Domain::FileMode) {
+            return bits(pairs.iter().copied(), value);
+        }
+        match (pairs.iter().find(|pair| pair.0 == value), domain) {
+            (Some(pair), _) => pair.1,
+            (None, Domain::ErrorCode) if value > LAST_CODE => FIRST_OWN_CODE + value,
+            (None, Domain::ErrorCode) if value != 0 => self.foreign(domain, OTHER),
+            (None, Domain::Keyval) if value >= FIRST_KEY => pairs[0].1 + value,
+            (None, _) => value,
+        }
+    }
+
+    /// True if a value of this ABI is one of its constants.
+    pub fn has(&self, domain: Domain, value: c_int) -> bool {
+        self.values[domain as usize]
+            .iter()
+            .any(|pair| pair.1 == value)
+    }
+
+    /// Converts an integer of this ABI to Open MPI.
+    pub fn canonical(&self, domain: Domain, value: c_int) -> c_int {
+        let pairs = self.values[domain as usize];
+        if matches!(domain, Domain::Assert | Domain::FileMode) {
+            return bits(pairs.iter().map(|&(ours, theirs)| (theirs, ours)), value);
+        }
+        match (pairs.iter().find(|pair| pair.1 == value), domain) {
+            (Some(pair), _) => pair.0,
+            (None, Domain::ErrorCode) if value >= FIRST_OWN_CODE => value - FIRST_OWN_CODE,
+            (None, Domain::Keyval) if value >= pairs[0].1 + FIRST_KEY => value - pairs[0].1,
+            (None, _) => value,
+        }
+    }
+
+    /// Reads a status.
+    ///
+    /// # Safety
+    /// `at` must be that of a status of this ABI.
+    pub unsafe fn read_status(&self, at: *const u8) -> Status {
+        let layout = &self.status;
+        // SAFETY: within the status.
+        let word = |offset: usize| unsafe { at.add(offset).cast::<u32>().read_unaligned() };
+        let (low, high) = (word(layout.bytes), word(layout.bytes + 4));
+        Status {
+            source: self.canonical(Domain::Rank, word(layout.source) as c_int),
+            tag: self.canonical(Domain::Tag, word(layout.tag) as c_int),
+            error: word(layout.error) as c_int,
+            cancelled: (high & 1) as c_int,
+            bytes: (u64::from(low) | u64::from(high >> 1) << 32) as usize,
+        }
+    }
+
+    /// Writes a status; its error is not converted.
+    ///
+    /// # Safety
+    /// As [`Abi::read_status`].
+    pub unsafe fn write_status(&self, at: *mut u8, status: &Status) {
+        let layout = &self.status;
+        let bytes = status.bytes as u64;
+        let words = [
+            (
+                layout.source,
+                self.foreign(Domain::Rank, status.source) as u32,
+            ),
+            (layout.tag, self.foreign(Domain::Tag, status.tag) as u32),
+            (layout.error, status.error as u32),
+            (layout.bytes, bytes as u32),
+            (
+                layout.bytes + 4,
+                ((bytes >> 32) as u32) << 1 | u32::from(status.cancelled != 0),
+            ),
+        ];
+        for (offset, word) in words {
+            // SAFETY: within the status.
+            unsafe { at.add(offset).cast::<u32>().write_unaligned(word) };
+        }
+    }
+}
+
+/// Converts the bits of a value, each by its own pair; bits without one are dropped.
+fn bits(pairs: impl Iterator<Item = (c_int, c_int)>, value: c_int) -> c_int {
+    let set = pairs.filter(|&(from, _)| value & from != 0);
+    set.fold(0, |all, (_, to)| all | to)
+}
+
+/// `MPI_ERR_OTHER` of Open MPI.
+const OTHER: c_int = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::{Domain, MPICH, STANDARD};
+    use crate::real_types::Status;
+
+    #[test]
+    fn statuses_go_there_and_back() {
+        for abi in [&MPICH, &STANDARD] {
+            for (source, bytes, cancelled) in [(-1, 0, 0), (-2, 12, 1), (7, 0x1_2345_6789, 0)] {
+                let (tag, error) = (3, 15);
+                let status = Status {
+                    source,
+                    tag,
+                    error,
+                    cancelled,
+                    bytes,
+                };
+                let mut theirs = [0xa5u8; 40];
+                // SAFETY: there is room for a status of either ABI.
+                let again = unsafe {
+                    abi.write_status(theirs.as_mut_ptr(), &status);
+                    abi.read_status(theirs.as_ptr())
+                };
+                assert_eq!(again, status, "{}", abi.name);
+                assert!(
+                    theirs[abi.status.size..].iter().all(|&byte| byte == 0xa5),
+                    "{}",
+                    abi.name
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn integers_go_there_and_back() {
+        for abi in [&MPICH, &STANDARD] {
+            let rank = |value| abi.canonical(Domain::Rank, abi.foreign(Domain::Rank, value));
+            assert!([-1, -2, -4, 0, 5].iter().all(|&value| rank(value) == value));
+            for code in [0, 1, 13, 52, 92, 93, 200] {
+                let theirs = abi.foreign(Domain::ErrorCode, code);
+                assert_eq!(
+                    abi.canonical(Domain::ErrorCode, theirs),
+                    code,
+                    "{}",
+                    abi.name
+                );
+            }
+            let assert = |bits| abi.canonical(Domain::Assert, abi.foreign(Domain::Assert, bits));
+            assert!((0..32).all(|bits| assert(bits) == bits), "{}", abi.name);
+            let mode = |bits| abi.canonical(Domain::FileMode, abi.foreign(Domain::FileMode, bits));
+            assert!((0..512).all(|bits| mode(bits) == bits), "{}", abi.name);
+            let whence = |value| abi.canonical(Domain::Whence, abi.foreign(Domain::Whence, value));
+            assert!([600, 602, 604].iter().all(|&value| whence(value) == value));
+            let keys = [1000, 1001, 5000].map(|key| abi.foreign(Domain::Keyval, key));
+            assert_eq!(
+                keys.map(|key| abi.canonical(Domain::Keyval, key)),
+                [1000, 1001, 5000]
+            );
+        }
+        // The program's own codes are behind all of the library's (MPI 4.1, 9.5).
+        assert!(MPICH.foreign(Domain::ErrorCode, 93) > MPICH.foreign(Domain::ErrorCode, 92));
+    }
+}

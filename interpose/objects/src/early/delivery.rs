@@ -1,0 +1,127 @@
+//! Delivery of drained messages to later receives.
+#![allow(unsafe_code)]
+
+use super::drained_message::{Early, first};
+use super::drained_table::{Runtime, change, has_any};
+use crate::generated::real;
+use crate::handles::{VirtComm, real_datatype};
+use crate::own_messages::{Peer, tag};
+use crate::requests::{EMPTY, Envelope, Outcome};
+use crate::world;
+use std::ffi::{c_int, c_void};
+use understudy_mpi::bytes::Bytes;
+use understudy_mpi::check;
+use understudy_mpi::real_types::{RealRequest, Status};
+use understudy_numbers::Worker;
+
+/// Returns true if the message of a synchronous send is among the drained ones.
+///
+/// The send is named by its `sender`, a worker and its number. `followers` is the number of
+/// messages with this communicator, source and tag that were sent after it. The sender is told when
+/// the program receives the message.
+pub fn owe(
+    rt: &Runtime,
+    (comm, source, tag): (VirtComm, c_int, c_int),
+    followers: u64,
+    (worker, number): (Worker, u64),
+) -> bool {
+    let is_like =
+        |early: &&mut Early| (early.comm, early.source, early.tag) == (comm.0 as u64, source, tag);
+    let mut list = rt.early.borrow_mut();
+    match list
+        .iter_mut()
+        .filter(is_like)
+        .rev()
+        .nth(followers as usize)
+    {
+        Some(early) => {
+            early.owed = Some((worker.0, number));
+            true
+        }
+        None => false,
+    }
+}
+
+/// Tells the sender that the program has received its message.
+fn tell(rt: &Runtime, early: &Early) {
+    if let Some((worker, number)) = early.owed {
+        let to = Peer {
+            comm: world::private(rt),
+            rank: Worker(worker),
+            tag: tag::TAKEN,
+        };
+        let mut told = rt.told.borrow_mut();
+        // A failure is met by whatever is called next.
+        let _ = told
+            .sweep()
+            .and_then(|()| told.send(number.to_ne_bytes(), [to]));
+    }
+}
+
+/// The status of the first early message that matches.
+pub fn peek(rt: &Runtime, comm: VirtComm, source: c_int, tag: c_int) -> Option<Status> {
+    let list = rt.early.borrow();
+    first(&list, comm, source, tag).map(|at| list[at].status())
+}
+
+/// Delivers the first early message that matches this receive.
+#[inline]
+pub fn take(rt: &Runtime, envelope: &Envelope) -> Option<Outcome> {
+    if has_any() { find(rt, envelope) } else { None }
+}
+
+#[inline(never)]
+fn find(rt: &Runtime, envelope: &Envelope) -> Option<Outcome> {
+    let early = change(rt, |list| {
+        let at = first(list, envelope.comm(), envelope.peer, envelope.tag)?;
+        Some(list.remove(at))
+    })?;
+    Some(deliver(rt, &early, envelope))
+}
+
+/// Delivers a drained message as a message to oneself.
+///
+/// So types, truncation and status come out as in a receive. It is sent first: to a receive that is
+/// posted already Open MPI 5.0 does not report that a message to oneself is too long.
+pub fn deliver(rt: &Runtime, early: &Early, envelope: &Envelope) -> Outcome {
+    tell(rt, early);
+    let own = world::own_comm(rt);
+    let (mut status, mut request) = (EMPTY, RealRequest(std::ptr::null_mut()));
+    let (to, datatype) = (
+        envelope.buffer as *mut c_void,
+        real_datatype(rt, envelope.datatype()),
+    );
+    let from = early.data.as_ptr().cast();
+    // SAFETY: a message from this process to itself, on a communicator of our own.
+    // The buffer is the program's.
+    let sent = Bytes::new(early.data.len()).and_then(|bytes| unsafe {
+        check(real::PMPI_Isend(
+            from,
+            bytes.count(),
+            bytes.datatype(),
+            0,
+            0,
+            own,
+            &mut request,
+        ))
+    });
+    let rc = match sent {
+        // SAFETY: as above.
+        Ok(()) => unsafe {
+            let rc = real::PMPI_Recv(to, envelope.count, datatype, 0, 0, own, &mut status);
+            real::PMPI_Wait(&mut request, std::ptr::null_mut());
+            rc
+        },
+        Err(error) => error.code(),
+    };
+    // The message was counted when it was drained; nobody counts this delivery.
+    Outcome {
+        status: Status {
+            source: early.source,
+            tag: early.tag,
+            ..status
+        },
+        rc,
+        comm: Some(envelope.comm()),
+    }
+}

@@ -1,0 +1,73 @@
+//! Drained and matched messages of this process, and the runtime of this module.
+
+use super::drained_message::{Early, Matched};
+use crate::cell::{Field, runtime};
+use crate::handles::VirtComm;
+use crate::own_messages::Told;
+use crate::requests;
+use std::cell::Ref;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+runtime! {
+    pub struct Runtime: requests::Runtime {
+        /// Messages that were received before the program asked.
+        pub(super) early: Field<Vec<Early>> = Field::new(Vec::new()),
+        /// By index of the virtual message.
+        pub(super) matched: Field<Vec<Option<Matched>>> = Field::new(Vec::new()),
+        /// Messages to senders that are under way.
+        pub(super) told: Field<Told> = Field::new(Told::NONE),
+    }
+}
+
+/// True if there may be drained messages: every receive reads it.
+static HAS_ANY: AtomicBool = AtomicBool::new(false);
+
+pub(super) fn change<T>(rt: &Runtime, how: impl FnOnce(&mut Vec<Early>) -> T) -> T {
+    let mut list = rt.early.borrow_mut();
+    let outcome = how(&mut list);
+    HAS_ANY.store(!list.is_empty(), Ordering::Relaxed);
+    outcome
+}
+
+/// The early messages, to be saved with a cut.
+pub fn list(rt: &Runtime) -> Ref<'_, Vec<Early>> {
+    rt.early.borrow()
+}
+
+pub fn add(rt: &Runtime, early: Early) {
+    change(rt, |list| list.push(early));
+}
+
+/// Replaces them by saved ones.
+pub fn replace(rt: &Runtime, saved: Vec<Early>) {
+    rt.told.set(Told::NONE);
+    change(rt, |list| *list = saved);
+}
+
+/// True if the program has requests or matched messages on a communicator.
+pub fn is_used(rt: &Runtime, comm: VirtComm) -> bool {
+    requests::are_on(rt, comm)
+        || rt
+            .matched
+            .borrow()
+            .iter()
+            .flatten()
+            .any(|matched| matched.comm == comm)
+}
+
+/// Drops the messages that have come on a communicator which the program has freed.
+///
+/// No later communicator with that handle receives them.
+pub fn drop_on(rt: &Runtime, comm: VirtComm) {
+    if has_any() {
+        change(rt, |list| {
+            list.retain(|early| early.claimed.is_some() || early.comm != comm.0 as u64);
+        });
+    }
+}
+
+/// True if there are drained messages.
+#[inline]
+pub fn has_any() -> bool {
+    HAS_ANY.load(Ordering::Relaxed)
+}

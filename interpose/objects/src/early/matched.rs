@@ -1,0 +1,119 @@
+//! Messages that the program has matched but not yet received (MPI 4.1, section 3.8.2).
+//!
+//! At a cut they are received and become early messages that nothing else matches; so all that a
+//! rollback brings back is in the list of those.
+
+use super::drained_message::{Early, Matched, first};
+use super::drained_table::{Runtime, add, change};
+use crate::generated::HandleKind;
+use crate::handles::{self, VirtComm, VirtMessage};
+use crate::objects::lookup::created;
+use std::ffi::c_int;
+use understudy_mpi::real_types::{RealMessage, Status};
+
+/// Where a virtual message is.
+pub enum Found {
+    /// In the real library; it came on this communicator, with this status.
+    Real(RealMessage, VirtComm, Status),
+    /// It was received at a cut.
+    Early(Early),
+}
+
+fn claimed(rt: &Runtime, index: u32) -> Option<usize> {
+    rt.early
+        .borrow()
+        .iter()
+        .position(|early| early.claimed == Some(index))
+}
+
+fn unused(rt: &Runtime) -> u32 {
+    let real = |index: u32| {
+        rt.matched
+            .borrow()
+            .get(index as usize)
+            .is_some_and(Option::is_some)
+    };
+    (0..)
+        .find(|&index| !real(index) && claimed(rt, index).is_none())
+        .unwrap_or(0)
+}
+
+fn handle(index: u32) -> VirtMessage {
+    VirtMessage(handles::virtual_handle(HandleKind::Message, index))
+}
+
+/// Whether there is a message with this index.
+pub fn exists(rt: &Runtime, index: u32) -> bool {
+    rt.matched
+        .borrow()
+        .get(index as usize)
+        .is_some_and(Option::is_some)
+        || claimed(rt, index).is_some()
+}
+
+/// Enters a message that the real library has matched on `comm`.
+pub fn enter(rt: &Runtime, comm: VirtComm, real: RealMessage, status: Status) -> VirtMessage {
+    let index = unused(rt);
+    let mut table = rt.matched.borrow_mut();
+    if table.len() <= index as usize {
+        table.resize(index as usize + 1, None);
+    }
+    table[index as usize] = Some(Matched { comm, real, status });
+    handle(index)
+}
+
+/// Matches the first early message that fits.
+pub fn claim(
+    rt: &Runtime,
+    comm: VirtComm,
+    source: c_int,
+    tag: c_int,
+) -> Option<(VirtMessage, Status)> {
+    let index = unused(rt);
+    let mut list = rt.early.borrow_mut();
+    let at = first(&list, comm, source, tag)?;
+    let early = &mut list[at];
+    early.claimed = Some(index);
+    Some((handle(index), early.status()))
+}
+
+/// Removes a matched message, to be received.
+pub fn take(rt: &Runtime, message: VirtMessage) -> Option<Found> {
+    let index = created(HandleKind::Message, message.0)?;
+    if let Some(at) = claimed(rt, index) {
+        return Some(Found::Early(change(rt, |list| list.remove(at))));
+    }
+    let matched = rt.matched.borrow_mut().get_mut(index as usize)?.take()?;
+    Some(Found::Real(matched.real, matched.comm, matched.status))
+}
+
+/// The communicators are gone after a failure, and with them what was matched on them.
+pub fn forget(rt: &Runtime) {
+    rt.matched.borrow_mut().clear();
+}
+
+/// One past the highest index of a message that the real library has matched.
+pub fn places(rt: &Runtime) -> u32 {
+    rt.matched.borrow().len() as u32
+}
+
+/// The message with this index, if it is in the real library.
+pub fn matched(rt: &Runtime, index: u32) -> Option<Matched> {
+    rt.matched.borrow().get(index as usize).copied().flatten()
+}
+
+/// A matched message has been received for a cut, with this status: it is early from now on.
+pub fn is_received(rt: &Runtime, index: u32, comm: VirtComm, status: &Status, data: Vec<u8>) {
+    rt.matched.borrow_mut()[index as usize] = None;
+    add(
+        rt,
+        Early {
+            comm: comm.0 as u64,
+            source: status.source,
+            tag: status.tag,
+            data,
+            claimed: Some(index),
+            owed: None,
+        },
+    );
+}

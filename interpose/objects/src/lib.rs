@@ -1,0 +1,21 @@
+//! MPI as the program sees it.
+//!
+//! - [`handles`], [`abi`]: virtual handles, and those of programs of another ABI than Open MPI's;
+//! - [`objects`]: communicators, groups, datatypes, operators, windows, files and how to rebuild them;
+//! - [`requests`], [`posting`]: requests that are not complete, and how they begin;
+//! - [`early`]: messages that were received at a cut before the program asked for them;
+//! - [`exposure`]: general epochs of windows;
+//! - [`rendezvous`]: ports of this process.
+
+pub mod abi;
+pub mod early;
+pub mod exposure;
+pub mod handles;
+pub mod objects;
+pub mod posting;
+pub mod rendezvous;
+pub mod requests;
+
+use understudy_base::{arch, attention, cell, errors, fault, gather, generated, told};
+use understudy_job::{daemon, own_messages, renewal, world};
+use understudy_program::user;

@@ -1,0 +1,29 @@
+//! The objects that the program has created, as *recipes*: enough to make each of them again in
+//! another process.
+//!
+//! This is the part of MPI's state that belongs to the program: it is saved at a cut, restored at a
+//! rollback, and shipped to the buddy, as one encoded value. The real handles are not in it;
+//! [`rebuild_local`] and [`comm::rebuild`] make them anew from the recipes, on survivors and
+//! understudies alike.
+
+pub mod attribute;
+pub mod comm;
+pub mod datatype;
+pub mod dynamic;
+pub mod errhandler;
+pub mod file;
+pub mod group;
+pub mod info;
+mod local_objects;
+pub mod lookup;
+pub mod op;
+mod rebuild_error;
+pub mod session;
+mod slots;
+mod tables;
+pub mod tool;
+pub mod window;
+
+pub use local_objects::{rebuild_local, release_local, replace};
+pub use slots::Slots;
+pub use tables::{Objects, Runtime, objects, objects_mut};

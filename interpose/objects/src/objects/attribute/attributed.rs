@@ -1,0 +1,226 @@
+//! Attributes of one object: get, set, copy, delete.
+//!
+//! Attributes are kept in the order in which they were set.
+//! A duplicate gets its copies in that order.
+//! They are deleted in the reverse order.
+//! The standard demands that for `MPI_COMM_SELF` (11.2.4), and Open MPI does so for all.
+//! No borrow of the tables is held while a callback of the program runs, since callbacks may use
+//! attributes.
+
+use super::callback;
+use super::keyvals::{ERR_KEYVAL, Kind};
+use super::value::{Attributes, Language, Value};
+use crate::arch::turn;
+use crate::errors::SUCCESS;
+use crate::handles::{VirtComm, VirtDatatype, VirtWin};
+use crate::objects::{Runtime, comm, datatype, objects, objects_mut, window};
+use std::cell::RefMut;
+use std::ffi::c_int;
+
+/// Object that attributes are attached to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Object {
+    Comm(VirtComm),
+    Datatype(VirtDatatype),
+    Win(VirtWin),
+}
+
+impl Object {
+    fn kind(self) -> Kind {
+        match self {
+            Object::Comm(_) => Kind::Comm,
+            Object::Datatype(_) => Kind::Datatype,
+            Object::Win(_) => Kind::Win,
+        }
+    }
+
+    fn handle(self) -> u64 {
+        match self {
+            Object::Comm(comm) => comm.0 as u64,
+            Object::Datatype(datatype) => datatype.0 as u64,
+            Object::Win(win) => win.0 as u64,
+        }
+    }
+
+    /// True if the object exists.
+    pub fn exists(self, rt: &Runtime) -> bool {
+        match self {
+            Object::Comm(comm) => comm::index(rt, comm).is_some(),
+            Object::Datatype(datatype) => {
+                datatype::index(rt, datatype).is_some() || datatype::is_predefined(rt, datatype)
+            }
+            Object::Win(win) => window::index(rt, win).is_some(),
+        }
+    }
+
+    fn attributes(self, rt: &Runtime) -> Option<RefMut<'_, Attributes>> {
+        match self {
+            Object::Comm(comm) => comm::attributes(rt, comm),
+            Object::Datatype(datatype) => datatype::attributes(rt, datatype),
+            Object::Win(win) => window::attributes(rt, win),
+        }
+    }
+
+    fn attributes_to_set(self, rt: &Runtime) -> Option<RefMut<'_, Attributes>> {
+        match self {
+            Object::Comm(comm) => comm::attributes(rt, comm),
+            Object::Datatype(datatype) => datatype::attributes_to_set(rt, datatype),
+            Object::Win(win) => window::attributes(rt, win),
+        }
+    }
+
+    fn value(self, rt: &Runtime, key: c_int) -> Option<Value> {
+        self.attributes(rt)?
+            .iter()
+            .find(|(known, _)| *known == key)
+            .map(|(_, value)| *value)
+    }
+
+    /// True if the call is deferred; the handler is to return at once.
+    ///
+    /// A call that may lead to callbacks is deferred while it runs in the time of another thread's
+    /// call: calls of one object run one after the other.
+    pub fn is_for_later(self, rt: &Runtime) -> bool {
+        turn::is_borrowed() && self.has_callbacks(rt) && turn::make_again()
+    }
+
+    fn has_callbacks(self, rt: &Runtime) -> bool {
+        let keys: Vec<i32> = self
+            .attributes(rt)
+            .map_or_else(Vec::new, |all| all.iter().map(|&(key, _)| key).collect());
+        let keyval = |key| objects(rt).keyvals.get(self.kind(), key);
+        keys.into_iter()
+            .filter_map(keyval)
+            .any(|keyval| callback::is_any(&keyval))
+    }
+
+    /// The value of an attribute; an error if there is no such key.
+    pub fn get(self, rt: &Runtime, key: c_int) -> Result<Option<Value>, c_int> {
+        objects(rt)
+            .keyvals
+            .get(self.kind(), key)
+            .ok_or(ERR_KEYVAL)?;
+        Ok(self.value(rt, key))
+    }
+
+    /// Sets an attribute; the delete function is called for a value that is there (7.7.2).
+    pub fn set(self, rt: &Runtime, key: c_int, value: u64, language: Language) -> c_int {
+        if objects(rt).keyvals.get(self.kind(), key).is_none() {
+            return ERR_KEYVAL;
+        }
+        match self.remove(rt, key) {
+            SUCCESS => match Value::new(value, language) {
+                Ok(value) => self.attach(rt, key, value),
+                Err(rc) => return rc,
+            },
+            rc => return rc,
+        }
+        SUCCESS
+    }
+
+    pub fn delete(self, rt: &Runtime, key: c_int) -> c_int {
+        match self.get(rt, key) {
+            Ok(Some(_)) => self.remove(rt, key),
+            // What has no value cannot be deleted in Open MPI either.
+            _ => ERR_KEYVAL,
+        }
+    }
+
+    fn attach(self, rt: &Runtime, key: c_int, value: Value) {
+        let Some(mut attributes) = self.attributes_to_set(rt) else {
+            return value.free();
+        };
+        attributes.push((key, value));
+        drop(attributes);
+        objects_mut(rt).keyvals.add_use(key);
+    }
+
+    /// Removes an attribute if it is there, after its delete function has agreed.
+    fn remove(self, rt: &Runtime, key: c_int) -> c_int {
+        let (Some(value), Some(keyval)) = (
+            self.value(rt, key),
+            objects(rt).keyvals.get(self.kind(), key),
+        ) else {
+            return SUCCESS;
+        };
+        let rc = callback::delete(rt, &keyval, self.handle(), key, value);
+        if rc != SUCCESS {
+            return rc;
+        }
+        let Some(mut attributes) = self.attributes(rt) else {
+            return SUCCESS;
+        };
+        if let Some(position) = attributes.iter().position(|(known, _)| *known == key) {
+            let (_, value) = attributes.remove(position);
+            drop(attributes);
+            value.free();
+            objects_mut(rt).keyvals.remove_use(key);
+        }
+        SUCCESS
+    }
+
+    /// Runs the attributes' copy functions.
+    ///
+    /// If one fails, the new object loses the attributes that it has got.
+    fn copy_to(self, rt: &Runtime, new: Object) -> Result<(), c_int> {
+        let all = self.attributes(rt).map_or_else(Vec::new, |all| all.clone());
+        for (key, value) in all {
+            let Some(keyval) = objects(rt).keyvals.get(self.kind(), key) else {
+                continue;
+            };
+            match callback::copy(rt, &keyval, self.handle(), key, value) {
+                Ok(Some(value)) => new.attach(rt, key, value),
+                Ok(None) => (),
+                Err(rc) => {
+                    new.remove_all(rt);
+                    return Err(rc);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes all attributes of an object that is freed.
+    ///
+    /// Ends at the first delete function that fails.
+    fn remove_all(self, rt: &Runtime) -> c_int {
+        let keys: Vec<i32> = self
+            .attributes(rt)
+            .map(|all| all.iter().rev().map(|&(key, _)| key).collect())
+            .unwrap_or_default();
+        keys.into_iter()
+            .map(|key| self.remove(rt, key))
+            .find(|&rc| rc != SUCCESS)
+            .unwrap_or(SUCCESS)
+    }
+}
+
+/// Copies the attributes of a communicator that is duplicated (7.7.2); its callbacks run.
+pub fn copy_comm(rt: &Runtime, old: VirtComm, new: VirtComm) -> c_int {
+    Object::Comm(old)
+        .copy_to(rt, Object::Comm(new))
+        .err()
+        .unwrap_or(SUCCESS)
+}
+
+/// Deletes the attributes of a communicator that is freed; its callbacks run.
+///
+/// To be called for `MPI_COMM_SELF` at the start of `MPI_Finalize` (11.2.4).
+pub fn delete_comm(rt: &Runtime, comm: VirtComm) -> c_int {
+    Object::Comm(comm).remove_all(rt)
+}
+
+/// Copies the attributes of a datatype that is duplicated (7.7.4).
+pub fn copy_type(rt: &Runtime, old: VirtDatatype, new: VirtDatatype) -> Result<(), c_int> {
+    Object::Datatype(old).copy_to(rt, Object::Datatype(new))
+}
+
+/// Deletes the attributes of a window that is freed.
+pub fn delete_win(rt: &Runtime, win: VirtWin) -> c_int {
+    Object::Win(win).remove_all(rt)
+}
+
+/// Deletes the attributes of a datatype that is freed.
+pub fn delete_type(rt: &Runtime, datatype: VirtDatatype) -> c_int {
+    Object::Datatype(datatype).remove_all(rt)
+}

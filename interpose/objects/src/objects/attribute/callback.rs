@@ -1,0 +1,176 @@
+//! Calls of the program's copy and delete functions.
+#![allow(unsafe_code)]
+
+use super::keyvals::{Keyval, Proxy};
+use super::value::Value;
+use crate::abi::{self, Runtime};
+use crate::arch::{call_program, call_program_by, call_program_with_six};
+use crate::errors::SUCCESS;
+use std::ffi::{c_int, c_void};
+use understudy_mpi::abi::Domain;
+
+/// `MPI_COMM_DUP_FN` and its like: no address.
+pub const DUPLICATE: u64 = 1;
+
+/// `MPIR_ATTR_AINT` of MPICH: an attribute that is an integer of the size of an address.
+const INTEGER: c_int = 1;
+
+/// MPICH's `MPII_Attr_copy_proxy`: the program's function, and what it gets.
+type CopyProxy = extern "C" fn(u64, c_int, c_int, u64, c_int, u64, *mut u64, *mut c_int) -> c_int;
+type DeleteProxy = extern "C" fn(u64, c_int, c_int, c_int, u64, u64) -> c_int;
+
+/// A call of a proxy.
+struct ByProxy {
+    proxy: Proxy,
+    function: u64,
+    object: c_int,
+    key: c_int,
+    extra_state: u64,
+    value: u64,
+    value_out: u64,
+    flag: c_int,
+}
+
+extern "C" fn copy_by_proxy(it: &mut ByProxy) -> u64 {
+    // SAFETY: a function of this type, by which MPICH's bindings have made themselves known.
+    let proxy: CopyProxy = unsafe { std::mem::transmute(it.proxy.copy as usize) };
+    let (value_out, flag) = (&raw mut it.value_out, &raw mut it.flag);
+    proxy(
+        it.function,
+        it.object,
+        it.key,
+        it.extra_state,
+        INTEGER,
+        it.value,
+        value_out,
+        flag,
+    ) as u64
+}
+
+extern "C" fn delete_by_proxy(it: &mut ByProxy) -> u64 {
+    // SAFETY: as above.
+    let proxy: DeleteProxy = unsafe { std::mem::transmute(it.proxy.delete as usize) };
+    proxy(
+        it.function,
+        it.object,
+        it.key,
+        INTEGER,
+        it.value,
+        it.extra_state,
+    ) as u64
+}
+
+/// Calls `int copy(object, keyval, extra_state, attribute_val_in, *attribute_val_out, *flag)`: what the copy gets; nothing if it gets no attribute with this key.
+pub(super) fn copy(
+    rt: &Runtime,
+    keyval: &Keyval,
+    object: u64,
+    key: c_int,
+    value: Value,
+) -> Result<Option<Value>, c_int> {
+    let Keyval {
+        copy: function,
+        extra_state,
+        ..
+    } = *keyval;
+    match function {
+        0 => return Ok(None),
+        DUPLICATE => return value.duplicate().map(Some),
+        _ => {}
+    }
+    let value = value.seen(keyval.language);
+    let (object, key) = (
+        abi::for_program(rt, keyval.kind.handles(), object),
+        abi::integer_for_program(Domain::Keyval, key),
+    );
+    let (mut value_out, mut flag) = (0u64, 0 as c_int);
+    let rc = match keyval.proxy {
+        Some(proxy) => {
+            let mut call = by_proxy(keyval, proxy, function, object, key, value);
+            // SAFETY: functions of the program; a handler called by the program runs.
+            let rc = unsafe { call_program_by(copy_by_proxy, &mut call) as c_int };
+            (value_out, flag) = (call.value_out, call.flag);
+            rc
+        }
+        None => {
+            let places = [&raw mut value_out as u64, &raw mut flag as u64];
+            let arguments = [
+                object,
+                key as u32 as u64,
+                extra_state,
+                value,
+                places[0],
+                places[1],
+            ];
+            // SAFETY: a copy function of the program, and no constant; a handler called by the program runs, and the places are valid until it returns.
+            unsafe { call_program_with_six(function as *const c_void, arguments) as c_int }
+        }
+    };
+    match rc {
+        SUCCESS if flag != 0 => Value::new(value_out, keyval.language).map(Some),
+        SUCCESS => Ok(None),
+        rc => Err(abi::integer_of_program(Domain::ErrorCode, rc)),
+    }
+}
+
+fn by_proxy(
+    keyval: &Keyval,
+    proxy: Proxy,
+    function: u64,
+    object: u64,
+    key: c_int,
+    value: u64,
+) -> ByProxy {
+    ByProxy {
+        proxy,
+        function,
+        object: object as c_int,
+        key,
+        extra_state: keyval.extra_state,
+        value,
+        value_out: 0,
+        flag: 0,
+    }
+}
+
+/// Whether a key has functions of the program.
+pub(super) fn is_any(keyval: &Keyval) -> bool {
+    keyval.delete != 0 || ![0, DUPLICATE].contains(&keyval.copy)
+}
+
+/// Calls `int delete(object, keyval, attribute_val, extra_state)`.
+pub(super) fn delete(
+    rt: &Runtime,
+    keyval: &Keyval,
+    object: u64,
+    key: c_int,
+    value: Value,
+) -> c_int {
+    let Keyval {
+        delete: function,
+        extra_state,
+        ..
+    } = *keyval;
+    if function == 0 {
+        return SUCCESS;
+    }
+    let value = value.seen(keyval.language);
+    let (object, key) = (
+        abi::for_program(rt, keyval.kind.handles(), object),
+        abi::integer_for_program(Domain::Keyval, key),
+    );
+    // SAFETY: a delete function of the program; a handler called by the program runs.
+    let rc = unsafe {
+        match keyval.proxy {
+            Some(proxy) => call_program_by(
+                delete_by_proxy,
+                &mut by_proxy(keyval, proxy, function, object, key, value),
+            ),
+            None => call_program(
+                function as *const c_void,
+                [object, key as u32 as u64, value, extra_state, 0],
+            ),
+        }
+    } as c_int;
+    abi::integer_of_program(Domain::ErrorCode, rc)
+}

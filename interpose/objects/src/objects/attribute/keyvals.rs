@@ -1,0 +1,194 @@
+//! Attribute keys, and the functions that copy and delete attributes.
+//!
+//! Plain data: no callback runs here.
+
+use super::value::Language;
+use crate::generated::HandleKind;
+use crate::objects::slots::Slots;
+use std::ffi::c_int;
+
+pub const ERR_KEYVAL: c_int = 36;
+pub const INVALID: c_int = -1;
+
+/// The first key; those of predefined attributes are smaller.
+const FIRST: c_int = 1000;
+
+/// Kind of objects that a key is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub enum Kind {
+    Comm,
+    Datatype,
+    Win,
+}
+
+impl Kind {
+    /// The kind of their handles.
+    pub(super) fn handles(self) -> HandleKind {
+        match self {
+            Kind::Comm => HandleKind::Comm,
+            Kind::Datatype => HandleKind::Datatype,
+            Kind::Win => HandleKind::Win,
+        }
+    }
+}
+
+/// Addresses of two functions of MPICH's bindings for another language that call the program's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Proxy {
+    /// Calls the copy function.
+    pub copy: u64,
+    /// Calls the delete function.
+    pub delete: u64,
+}
+
+/// Key as the program has created it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Keyval {
+    /// Kind of objects that the key is for.
+    pub kind: Kind,
+    /// Address of the copy function.
+    pub copy: u64,
+    /// Address of the delete function.
+    pub delete: u64,
+    pub extra_state: u64,
+    /// Language of the functions' arguments and results.
+    pub language: Language,
+    /// Callers of the functions, if MPICH's bindings have registered them.
+    pub proxy: Option<Proxy>,
+    /// Number of attributes with this key.
+    pub uses: u32,
+    /// The program has freed it; it lives on in its attributes (7.7.2).
+    pub freed: bool,
+}
+
+#[derive(Clone, Debug, Default, bincode::Encode, bincode::Decode)]
+pub struct Keyvals {
+    entries: Slots<Keyval>,
+}
+
+impl Keyvals {
+    pub const NONE: Keyvals = Keyvals {
+        entries: Slots::NONE,
+    };
+
+    pub fn create(
+        &mut self,
+        kind: Kind,
+        (copy, delete): (u64, u64),
+        language: Language,
+        extra_state: u64,
+    ) -> c_int {
+        FIRST
+            + self.entries.insert(Keyval {
+                kind,
+                copy,
+                delete,
+                extra_state,
+                language,
+                proxy: None,
+                uses: 0,
+                freed: false,
+            }) as c_int
+    }
+
+    /// A key's functions are called by way of these from now on.
+    pub fn set_proxy(&mut self, key: c_int, proxy: Proxy) {
+        self.change(key, |keyval| {
+            keyval.proxy = Some(proxy);
+            keyval.language = Language::Fortran;
+        });
+    }
+
+    fn index(key: c_int) -> Option<u32> {
+        u32::try_from(key.checked_sub(FIRST)?).ok()
+    }
+
+    /// Returns a key of this kind.
+    ///
+    /// A key that the program has freed can be used as long as it is attached: to delete the
+    /// attributes one by one, for instance (7.7.2).
+    pub fn get(&self, kind: Kind, key: c_int) -> Option<Keyval> {
+        let keyval = self.entries.get(Self::index(key)?).copied();
+        keyval.filter(|keyval| keyval.kind == kind)
+    }
+
+    /// Frees a key; returns false if there is none.
+    ///
+    /// As long as it is attached it may be freed again, as by a callback that deletes an attribute.
+    pub fn free(&mut self, kind: Kind, key: c_int) -> bool {
+        let is_there = self.get(kind, key).is_some();
+        self.change(key, |keyval| keyval.freed |= is_there);
+        is_there
+    }
+
+    pub(super) fn add_use(&mut self, key: c_int) {
+        self.change(key, |keyval| keyval.uses += 1);
+    }
+
+    pub(super) fn remove_use(&mut self, key: c_int) {
+        self.change(key, |keyval| keyval.uses = keyval.uses.saturating_sub(1));
+    }
+
+    /// Changes an entry and removes it if it is freed and not used.
+    fn change(&mut self, key: c_int, change: impl FnOnce(&mut Keyval)) {
+        let Some(index) = Self::index(key) else {
+            return;
+        };
+        let Some(keyval) = self.entries.get_mut(index) else {
+            return;
+        };
+        change(keyval);
+        if keyval.freed && keyval.uses == 0 {
+            self.entries.remove(index);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FIRST, Keyvals, Kind, Language};
+
+    #[test]
+    fn keys_are_given_out_in_order_and_are_of_one_kind() {
+        let mut keyvals = Keyvals::default();
+        assert_eq!(
+            (
+                keyvals.create(Kind::Comm, (1, 2), Language::C, 3),
+                keyvals.create(Kind::Datatype, (4, 5), Language::C, 6)
+            ),
+            (FIRST, FIRST + 1)
+        );
+        assert!(
+            keyvals
+                .get(Kind::Comm, FIRST)
+                .is_some_and(|keyval| keyval.copy == 1 && keyval.extra_state == 3)
+        );
+        assert!(keyvals.get(Kind::Datatype, FIRST).is_none());
+        assert!(
+            keyvals.get(Kind::Comm, 0).is_none() && keyvals.get(Kind::Comm, i32::MIN).is_none()
+        );
+        assert!(!keyvals.free(Kind::Comm, FIRST + 1) && keyvals.free(Kind::Datatype, FIRST + 1));
+        assert_eq!(
+            keyvals.create(Kind::Comm, (0, 0), Language::C, 0),
+            FIRST + 1
+        );
+    }
+
+    #[test]
+    fn a_freed_key_lives_on_in_its_attributes() {
+        let mut keyvals = Keyvals::default();
+        let key = keyvals.create(Kind::Comm, (0, 0), Language::C, 0);
+        keyvals.add_use(key);
+        keyvals.add_use(key);
+        assert!(keyvals.free(Kind::Comm, key) && keyvals.free(Kind::Comm, key));
+        assert!(
+            keyvals.get(Kind::Comm, key).is_some() && keyvals.get(Kind::Datatype, key).is_none()
+        );
+        assert_eq!(keyvals.create(Kind::Comm, (0, 0), Language::C, 0), key + 1);
+        keyvals.remove_use(key);
+        assert!(keyvals.get(Kind::Comm, key).is_some());
+        keyvals.remove_use(key);
+        assert!(keyvals.get(Kind::Comm, key).is_none() && !keyvals.free(Kind::Comm, key));
+        assert_eq!(keyvals.create(Kind::Comm, (0, 0), Language::C, 0), key);
+    }
+}

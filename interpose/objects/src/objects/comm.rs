@@ -1,0 +1,35 @@
+//! Communicators (MPI 4.1, chapter 7): their recipes, and fast answers about them.
+//!
+//! A recipe says which workers are members in which order; it does not say how the program came to
+//! have the communicator. So every communicator is made again in the same way, by splitting the new
+//! world ([`rebuild`]).
+
+mod collective_counts;
+mod comm_entries;
+mod communicator;
+pub mod create;
+pub mod firsts;
+pub mod freed;
+pub mod hints;
+mod local_comms;
+mod predefined_comms;
+mod rebuild;
+mod recent;
+pub mod spawned;
+mod spawned_worker;
+pub mod topology;
+
+pub use collective_counts::{collectives, count_collective, discount_collective, neighbour};
+pub use comm_entries::{
+    attributes, degrees, errhandler, get, get_mut, has_spawned, is_any_connected, members, rank_of,
+    remote_members, session, set_errhandler, size_of_both, workers_only,
+};
+pub use communicator::{Comm, SELF, SELF_UID, WORLD, WORLD_UID};
+pub use local_comms::LocalComms;
+pub use predefined_comms::{
+    bridge, drop_reals, handle, init, my_rank, null_handle, self_handle, world_handle,
+};
+pub use rebuild::rebuild;
+pub use recent::{forget_recent, index, rank_and_size, spans_all, worker_of};
+pub use spawned_worker::is_spawned;
+pub use topology::Topology;

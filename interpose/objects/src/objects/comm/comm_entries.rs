@@ -1,0 +1,127 @@
+//! Entries of communicators in the table.
+#![allow(unsafe_code)]
+
+use super::communicator::Comm;
+use super::recent::index;
+use super::topology::Topology;
+use crate::errors::ERR_UNSUPPORTED_OPERATION;
+use crate::generated::real;
+use crate::handles::{VirtComm, real_comm};
+use crate::objects::attribute::value::Attributes;
+use crate::objects::{Runtime, objects, objects_mut};
+use std::cell::{Ref, RefMut};
+use std::ffi::c_int;
+use understudy_catalogue::message;
+use understudy_numbers::Worker;
+
+/// The recipe of a communicator.
+#[inline]
+pub fn get(rt: &Runtime, comm: VirtComm) -> Option<Ref<'_, Comm>> {
+    let index = index(rt, comm)?;
+    Ref::filter_map(objects(rt), |all| all.comms.get(index)).ok()
+}
+
+/// Borrows the recipe of a communicator to change it.
+pub fn get_mut(rt: &Runtime, comm: VirtComm) -> Option<RefMut<'_, Comm>> {
+    let index = index(rt, comm)?;
+    RefMut::filter_map(objects_mut(rt), |all| all.comms.get_mut(index)).ok()
+}
+
+/// The worker ranks of the local group in the order of their ranks.
+pub fn members(rt: &Runtime, comm: VirtComm) -> Option<Vec<Worker>> {
+    Some(get(rt, comm)?.members.clone())
+}
+
+/// The worker ranks of the remote group, if it is an intercommunicator.
+pub fn remote_members(rt: &Runtime, comm: VirtComm) -> Option<Vec<Worker>> {
+    get(rt, comm)?.remote.clone()
+}
+
+/// Number of the members of both groups; 0 if it is no communicator.
+pub fn size_of_both(rt: &Runtime, comm: VirtComm) -> usize {
+    get(rt, comm).map_or(0, |comm| {
+        comm.members.len() + comm.remote.as_ref().map_or(0, Vec::len)
+    })
+}
+
+/// True if spawned processes are in the communicator.
+pub fn has_spawned(rt: &Runtime, comm: VirtComm) -> bool {
+    get(rt, comm).is_some_and(|comm| comm.has_spawned())
+}
+
+/// The session that a communicator comes from: the program's handle; 0: the World Model.
+pub fn session(rt: &Runtime, comm: VirtComm) -> u64 {
+    get(rt, comm).map_or(0, |comm| comm.session)
+}
+
+/// True if spawned processes are in any communicator.
+pub fn is_any_connected(rt: &Runtime) -> bool {
+    objects(rt).comms.iter().any(|(_, comm)| comm.has_spawned())
+}
+
+/// Files are of workers only.
+///
+/// # Errors
+/// `MPI_ERR_UNSUPPORTED_OPERATION`, and a line, if spawned processes are in the communicator.
+pub fn workers_only(rt: &Runtime, comm: VirtComm) -> Result<(), c_int> {
+    if !has_spawned(rt, comm) {
+        return Ok(());
+    }
+    log::error!("{}", message::FILES_OF_SPAWNED_PROCESSES);
+    Err(ERR_UNSUPPORTED_OPERATION)
+}
+
+/// Returns the program's handle of the error handler.
+///
+/// Zero if none was set or `comm` is no communicator.
+pub fn errhandler(rt: &Runtime, comm: VirtComm) -> u64 {
+    get(rt, comm).map_or(0, |comm| comm.errhandler)
+}
+
+/// Sets the error handler.
+pub fn set_errhandler(rt: &Runtime, comm: VirtComm, errhandler: u64) {
+    if let Some(mut comm) = get_mut(rt, comm) {
+        comm.errhandler = errhandler;
+    }
+}
+
+pub fn attributes(rt: &Runtime, comm: VirtComm) -> Option<RefMut<'_, Attributes>> {
+    get_mut(rt, comm).map(|comm| RefMut::map(comm, |comm| &mut comm.attributes))
+}
+
+/// The rank of a worker in an intracommunicator.
+pub fn rank_of(rt: &Runtime, comm: VirtComm, worker: Worker) -> Option<i32> {
+    let comm = get(rt, comm)?;
+    // In most all workers are in their order.
+    let is_in_order = comm.members.get(worker.index()) == Some(&worker);
+    let search = || comm.members.iter().position(|&member| member == worker);
+    let rank = if is_in_order {
+        Some(worker.index())
+    } else {
+        search()
+    };
+    rank.map(|rank| rank as i32)
+}
+
+/// In- and outdegree of a communicator with a topology.
+pub fn degrees(rt: &Runtime, comm: VirtComm) -> (c_int, c_int) {
+    let recipe = get(rt, comm);
+    match recipe.as_ref().map(|recipe| &recipe.topology) {
+        Some(Topology::Cart { dims, .. }) => (2 * dims.len() as c_int, 2 * dims.len() as c_int),
+        Some(Topology::DistGraph {
+            sources,
+            destinations,
+            ..
+        }) => (sources.len() as c_int, destinations.len() as c_int),
+        Some(Topology::Graph { .. }) => {
+            let (mut rank, mut degree) = (0, 0);
+            // SAFETY: local queries.
+            unsafe {
+                real::PMPI_Comm_rank(real_comm(rt, comm), &mut rank);
+                real::PMPI_Graph_neighbors_count(real_comm(rt, comm), rank, &mut degree);
+            }
+            (degree, degree)
+        }
+        Some(Topology::None) | None => (0, 0),
+    }
+}

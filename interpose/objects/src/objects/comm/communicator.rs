@@ -1,0 +1,97 @@
+//! Recipes of communicators.
+
+use super::spawned_worker::is_spawned;
+use super::topology::Topology;
+use crate::objects::attribute::value::Attributes;
+use understudy_numbers::Worker;
+use understudy_policy::communicator_plan::Firsts;
+
+pub const WORLD: u32 = 0;
+pub const SELF: u32 = 1;
+
+/// `uid` of `MPI_COMM_WORLD`; all created communicators have greater ones.
+pub const WORLD_UID: u64 = 0;
+
+/// `uid` of `MPI_COMM_SELF`.
+///
+/// All members of any other communicator have one number for it; each process has its own
+/// `MPI_COMM_SELF`.
+pub const SELF_UID: u64 = u64::MAX;
+
+/// Recipe of a communicator, and the values that the program has attached to it.
+#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Comm {
+    /// Number that all members give to this communicator, and to no other that exists.
+    ///
+    /// `worker rank of the member that chose it << 40 | number` (or see
+    /// [`derived_uid`](understudy_policy::communicator_plan::derived_uid)).
+    pub uid: u64,
+    /// Members of the local group in the order of their ranks, as ranks of `MPI_COMM_WORLD`.
+    pub members: Vec<Worker>,
+    /// The remote group of an intercommunicator.
+    pub remote: Option<Vec<Worker>>,
+    pub topology: Topology,
+    /// The name that the program has set. C strings need not be UTF-8.
+    pub name: Option<Vec<u8>>,
+    /// The error handler: the program's handle; 0: none has been set.
+    pub errhandler: u64,
+    /// Attributes: key and value.
+    pub attributes: Attributes,
+    /// Hints (MPI 4.1, 7.4.4): key and value.
+    pub info: Vec<(Vec<u8>, Vec<u8>)>,
+    /// True for an intracommunicator of all workers.
+    pub collective_over_all: bool,
+    /// Number of persistent collectives that were made on this communicator.
+    ///
+    /// Non-blocking duplicates of an intercommunicator count too.
+    pub inits: u64,
+    /// Number of blocking collectives that this process has entered on this communicator.
+    ///
+    /// Zero if every worker is a member.
+    pub collectives: u64,
+    /// Changes of control variables before it was made; see `tool::written`.
+    pub variable_changes: u64,
+    /// First collectives, which MPICH counts on each communicator.
+    pub firsts: Firsts,
+    /// The session that it comes from: the program's handle; 0: the World Model.
+    pub session: u64,
+    /// True if this process has freed the communicator: see [`freed`](super::freed).
+    pub is_freed: bool,
+}
+
+impl Comm {
+    /// The members of both groups.
+    pub fn workers(&self) -> impl Iterator<Item = Worker> + '_ {
+        self.members
+            .iter()
+            .chain(self.remote.iter().flatten())
+            .copied()
+    }
+
+    /// A recipe of the same members, without what is each communicator's own.
+    pub(super) fn duplicate(self, uid: u64, variable_changes: u64) -> Comm {
+        Comm {
+            uid,
+            variable_changes,
+            name: None,
+            attributes: Vec::new(),
+            inits: 0,
+            collectives: 0,
+            firsts: Vec::new(),
+            ..self
+        }
+    }
+
+    /// True if spawned processes are in the communicator.
+    ///
+    /// Such a communicator never comes back: there is no cut as long as it exists.
+    pub fn has_spawned(&self) -> bool {
+        self.workers().any(is_spawned)
+    }
+
+    /// The one that comes after `me` among them, and after the last the first.
+    pub(super) fn after(&self, me: Worker) -> Worker {
+        let next = self.workers().filter(|&worker| worker > me).min();
+        next.or_else(|| self.workers().min()).unwrap_or(me)
+    }
+}

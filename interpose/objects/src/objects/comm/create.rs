@@ -1,0 +1,315 @@
+//! From a real constructor to an entry in the table.
+//!
+//! [`make`] runs the constructor and learns everything about the new communicator that the recipe
+//! needs; nothing in the tables changes until that has succeeded, so a failure at any point leaves
+//! them as they are. [`register`] then enters it; this cannot fail.
+//!
+//! The exchange about the new communicator takes place on it.
+#![allow(unsafe_code)]
+
+use super::communicator::Comm;
+use super::predefined_comms::null_real;
+use super::spawned::{self, own_group, remote_group, with_group};
+use super::spawned_worker::is_spawned;
+use super::{Topology, freed, hints};
+use crate::errors;
+use crate::generated::{HandleKind, real};
+use crate::handles::{self, VirtComm, VirtGroup, real_comm, real_group};
+use crate::objects::tool::written;
+use crate::objects::{Runtime, objects, objects_mut};
+use std::ffi::{CStr, c_int, c_void};
+use understudy_mpi::comm::Extreme;
+use understudy_mpi::real_types::RealComm;
+use understudy_mpi::{self as mpi, check};
+use understudy_numbers::Worker;
+use understudy_policy::communicator_plan::{derived_uid, next_uid};
+
+/// A new communicator that is not yet in the table.
+pub struct Made {
+    real: RealComm,
+    recipe: Comm,
+}
+
+/// Runs a constructor. `made` stays empty if this process gets `MPI_COMM_NULL`. Collective in the way the constructor is. Freed
+/// communicators go on the way, of which all members are among the new one's, and on which nobody has requests.
+pub fn make(
+    rt: &Runtime,
+    constructor: impl FnOnce(&mut RealComm) -> c_int,
+    has_requests: impl Fn(VirtComm) -> bool,
+    made: &mut Option<Made>,
+) -> c_int {
+    let mut new = null_real(rt);
+    let rc = constructor(&mut new);
+    if rc != errors::SUCCESS || new.0.is_null() || new == null_real(rt) {
+        return rc;
+    }
+    new.return_errors();
+    match describe(rt, new, has_requests) {
+        Ok(recipe) => {
+            *made = Some(Made { real: new, recipe });
+            errors::SUCCESS
+        }
+        Err(error) => {
+            // SAFETY: a communicator of ours that nobody else has.
+            unsafe { real::PMPI_Comm_free(&mut new) };
+            error.code()
+        }
+    }
+}
+
+/// Enters a communicator in the table; it inherits the error handler of `parent`.
+pub fn register(rt: &Runtime, made: Made, parent: VirtComm) -> VirtComm {
+    let (errhandler, session) = (
+        super::comm_entries::errhandler(rt, parent),
+        super::comm_entries::session(rt, parent),
+    );
+    let index = objects_mut(rt).comms.insert(Comm {
+        errhandler,
+        session,
+        ..made.recipe
+    });
+    handles::set_real(rt, HandleKind::Comm, index, made.real.0);
+    super::predefined_comms::handle(rt, index)
+}
+
+/// Enters who has a window with spawned processes: those of `parent`. No communicator is made of them, since they would not know of it.
+pub fn register_members(rt: &Runtime, parent: VirtComm) -> Option<VirtComm> {
+    let recipe = super::comm_entries::get(rt, parent)?.clone();
+    let uid = candidate(rt);
+    let duplicate = recipe.duplicate(uid, written::changes(rt));
+    let index = objects_mut(rt).comms.insert(duplicate);
+    Some(super::predefined_comms::handle(rt, index))
+}
+
+/// A duplicate that the library has begun to make ([`Comm`] is in the table already): where it writes to.
+pub struct Begun {
+    /// Its index in the table.
+    pub index: u32,
+    /// The communicator, when it is there.
+    pub real: RealComm,
+    /// The number that the first member has chosen, or all have derived.
+    pub uid: u64,
+}
+
+impl Begun {
+    /// Local: nothing is known of a duplicate that is not known of its parent, but its `uid`. That of an intercommunicator's is derived, as
+    /// nobody could tell both groups at once; where it cannot be, there is nothing to begin.
+    pub fn new(rt: &Runtime, parent: VirtComm) -> Option<Box<Begun>> {
+        let recipe = super::comm_entries::get(rt, parent)?.clone();
+        let is_first = super::rank_and_size(rt, parent).is_some_and(|(rank, _)| rank == 0);
+        let uid = if recipe.remote.is_some() && !recipe.has_spawned() {
+            let number = recipe.inits + 1;
+            let uid = derived_uid(recipe.uid, number)?;
+            super::comm_entries::get_mut(rt, parent)?.inits = number;
+            uid
+        } else if is_first || recipe.has_spawned() {
+            candidate(rt)
+        } else {
+            0
+        };
+        let duplicate = recipe.duplicate(uid, written::changes(rt));
+        let index = objects_mut(rt).comms.insert(duplicate);
+        let real = null_real(rt);
+        Some(Box::new(Begun { index, real, uid }))
+    }
+
+    /// The library has made it, and all members know the number.
+    pub fn finish(&self, rt: &Runtime) {
+        self.real.return_errors();
+        let (info, name) = (hints::of_comm(rt, self.real), hints::name(self.real));
+        if let Some(comm) = objects_mut(rt).comms.get_mut(self.index) {
+            (comm.uid, comm.info) = (self.uid, info);
+            comm.name.get_or_insert(name);
+        }
+        handles::set_real(rt, HandleKind::Comm, self.index, self.real.0);
+    }
+}
+
+/// The `uid` that this process gives to the next communicator whose leader it is.
+fn candidate(rt: &Runtime) -> u64 {
+    next_uid(
+        rt.comm.state.borrow().me,
+        objects(rt).comms.iter().map(|(_, comm)| comm.uid),
+    )
+}
+
+/// `uid`, members and remote group.
+type Identity = (u64, Vec<Worker>, Option<Vec<Worker>>);
+
+fn describe(
+    rt: &Runtime,
+    new: RealComm,
+    has_requests: impl Fn(VirtComm) -> bool,
+) -> mpi::Result<Comm> {
+    let mut inter = 0;
+    // SAFETY: a communicator of ours.
+    check(unsafe { real::PMPI_Comm_test_inter(new, &mut inter) })?;
+    let members_of = |ask| with_group(rt, new, ask, |group| spawned::members(rt, group));
+    let own = members_of(own_group)?;
+    let others = match inter {
+        0 => None,
+        _ => Some(members_of(remote_group)?),
+    };
+    let (uid, members, remote) = if own
+        .iter()
+        .chain(others.iter().flatten())
+        .copied()
+        .any(is_spawned)
+    {
+        // Processes without the layer take part in no exchange.
+        (candidate(rt), own, others)
+    } else if inter == 0 {
+        let (freed, share) = match freed::within(rt, None, |_| false).0.is_empty() {
+            true => (Vec::new(), 0),
+            false => freed::within(rt, Some(&own), has_requests),
+        };
+        let all = exchange(rt, new, candidate(rt), share)?;
+        if all.iter().fold(0u64, |sum, one| sum.wrapping_add(one[2])) == 0 {
+            freed::forget(rt, &freed);
+        }
+        (leader_uid(&all)?, workers(&all), None)
+    } else {
+        describe_inter(rt, new, own)?
+    };
+    let all = rt.comm.state.borrow().workers as usize;
+    let collective_over_all =
+        remote.is_none() && members.len() == all && !members.iter().copied().any(is_spawned);
+    let name = Some(hints::name(new)).filter(|name| !name.is_empty());
+    let (topology, info) = (Topology::read(new)?, hints::of_comm(rt, new));
+    let (errhandler, attributes) = (0, Vec::new());
+    Ok(Comm {
+        uid,
+        members,
+        remote,
+        topology,
+        name,
+        errhandler,
+        attributes,
+        info,
+        collective_over_all,
+        inits: 0,
+        collectives: 0,
+        variable_changes: written::changes(rt),
+        firsts: Vec::new(),
+        session: 0,
+        is_freed: false,
+    })
+}
+
+/// Worker rank, `uid` and share of each process: of the remote group for an intercommunicator.
+fn exchange(rt: &Runtime, comm: RealComm, uid: u64, share: u64) -> mpi::Result<Vec<[u64; 3]>> {
+    let mut size = 0;
+    let mut inter = 0;
+    let own = [u64::from(rt.comm.state.borrow().me.0), uid, share];
+    // SAFETY: a communicator of ours; the buffer has room for what each process sends.
+    unsafe {
+        check(real::PMPI_Comm_test_inter(comm, &mut inter))?;
+        let rc = if inter == 0 {
+            real::PMPI_Comm_size(comm, &mut size)
+        } else {
+            real::PMPI_Comm_remote_size(comm, &mut size)
+        };
+        check(rc)?;
+        let mut all = vec![[0u64; 3]; size.max(0) as usize];
+        let bytes = size_of::<[u64; 3]>() as c_int;
+        let (send, receive) = (
+            own.as_ptr().cast::<c_void>(),
+            all.as_mut_ptr().cast::<c_void>(),
+        );
+        check(real::PMPI_Allgather(
+            send,
+            bytes,
+            understudy_mpi::comm::byte(),
+            receive,
+            bytes,
+            understudy_mpi::comm::byte(),
+            comm,
+        ))?;
+        Ok(all)
+    }
+}
+
+fn leader_uid(all: &[[u64; 3]]) -> mpi::Result<u64> {
+    all.first().map(|first| first[1]).ok_or(mpi::Error::INTERN)
+}
+
+fn workers(all: &[[u64; 3]]) -> Vec<Worker> {
+    all.iter().map(|one| Worker(one[0] as u32)).collect()
+}
+
+/// Both leaders propose a `uid`, the lower one is taken. Each group learns the other's proposal first, and then its own
+/// from the other group.
+fn describe_inter(rt: &Runtime, new: RealComm, own: Vec<Worker>) -> mpi::Result<Identity> {
+    let there = exchange(rt, new, candidate(rt), 0)?;
+    let theirs = leader_uid(&there)?;
+    let ours = leader_uid(&exchange(rt, new, theirs, 0)?)?;
+    Ok((ours.min(theirs), own, Some(workers(&there))))
+}
+
+/// Bounds of tags made of strings: any library has these.
+const TAGS: u32 = 1 << 15;
+
+/// A tag for what has this name.
+pub fn tag_of(name: &CStr) -> c_int {
+    let mix = |hash: u32, &byte: &u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+    (name.to_bytes().iter().fold(0x811c_9dc5, mix) % TAGS) as c_int
+}
+
+/// The constructor of a communicator of a group to which this process belongs, without a parent that the program knows.
+pub fn of_group(rt: &Runtime, group: VirtGroup, tag: c_int, new: &mut RealComm) -> c_int {
+    // SAFETY: the world, and a group of ours.
+    unsafe {
+        real::PMPI_Comm_create_group(
+            real_comm(rt, super::predefined_comms::world_handle(rt)),
+            real_group(rt, group),
+            tag,
+            new,
+        )
+    }
+}
+
+/// The constructor of an intercommunicator between a group to which this process belongs, with the rank of its leader in it, and
+/// another one, whose leader is known to the leader here, or has been refused there.
+pub fn between_groups(
+    rt: &Runtime,
+    (local_group, local_leader): (VirtGroup, c_int),
+    remote_leader: Result<Option<Worker>, c_int>,
+    tag: c_int,
+    new: &mut RealComm,
+) -> c_int {
+    let mut local = null_real(rt);
+    match of_group(rt, local_group, tag, &mut local) {
+        errors::SUCCESS => local.return_errors(),
+        rc => return rc,
+    }
+    let bridge = rt.comm.state.borrow().bridge.unwrap_or(local);
+    let mut create = |remote_leader: Option<Worker>| {
+        let remote_leader = remote_leader.map_or(0, |leader| leader.0 as c_int);
+        // SAFETY: communicators of ours; only the leader uses the bridge and the remote leader.
+        unsafe {
+            real::PMPI_Intercomm_create(local, local_leader, bridge, remote_leader, BRIDGE_TAG, new)
+        }
+    };
+    let rc = match agreed(local, remote_leader) {
+        Ok(remote_leader) => create(remote_leader),
+        Err(rc) => rc,
+    };
+    // SAFETY: the communicator was made above.
+    match unsafe { real::PMPI_Comm_free(&mut local) } {
+        _ if rc != errors::SUCCESS => rc,
+        freed => freed,
+    }
+}
+
+/// Shares the error of a member, so that no other member waits for that member.
+fn agreed<T>(comm: RealComm, own: Result<T, c_int>) -> Result<T, c_int> {
+    let code = own.as_ref().err().map_or(0, |&code| code as u64);
+    let codes = comm.extremes(Extreme::Greatest, &[code]);
+    match codes.map_err(|error| error.code())?.first() {
+        Some(&code @ 1..) => Err(code as c_int),
+        _ => own,
+    }
+}
+
+/// Tag of the messages on the communicator of the layer's own.
+pub(super) const BRIDGE_TAG: c_int = 17;

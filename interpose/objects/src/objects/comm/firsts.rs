@@ -1,0 +1,77 @@
+//! How MPICH adds up on a communicator, which depends on how often it has.
+//!
+//! On a node it reduces by messages at first, and in shared memory, in another order, from the
+//! fifth time on (`MPIR_CVAR_POSIX_NUM_COLLS_THRESHOLD`). What is not added up exactly is another
+//! number then. On a communicator that is made again the first collectives are made again, too,
+//! with numbers of the layer's.
+#![allow(unsafe_code)]
+
+use super::comm_entries::{get, get_mut};
+use super::communicator::Comm;
+use crate::abi;
+use crate::generated::{Proc, real};
+use crate::handles::{VirtComm, VirtOp};
+use crate::objects::{Runtime, op};
+use std::sync::OnceLock;
+use understudy_mpi::abi::object;
+use understudy_mpi::comm::byte;
+use understudy_mpi::real_types::{RealComm, RealOp};
+use understudy_mpi::{self as mpi, check};
+use understudy_policy::communicator_plan::Counted;
+
+/// So many of each count.
+fn limit() -> usize {
+    static LIMIT: OnceLock<usize> = OnceLock::new();
+    let set = || {
+        std::env::var("MPIR_CVAR_POSIX_NUM_COLLS_THRESHOLD")
+            .ok()?
+            .parse()
+            .ok()
+    };
+    *LIMIT.get_or_init(|| set().unwrap_or(5))
+}
+
+/// One has been made. Not counted are those without data, and of operators that do not commute.
+#[inline]
+pub fn note(rt: &Runtime, comm: VirtComm, made: Proc, has_data: bool, op: Option<VirtOp>) {
+    if abi::is_foreign() && has_data && op.is_none_or(|op| op::commutes(rt, op)) {
+        note_counted(rt, comm, made);
+    }
+}
+
+fn note_counted(rt: &Runtime, comm: VirtComm, made: Proc) {
+    let counted = match made {
+        Proc::MPI_Barrier => Counted::Barrier,
+        Proc::MPI_Bcast => Counted::Bcast,
+        Proc::MPI_Reduce => Counted::Reduce,
+        Proc::MPI_Allreduce => Counted::Allreduce,
+        _ => return,
+    };
+    let is_first = |known: &Comm| {
+        let same = known.firsts.iter().filter(|&&first| first == counted);
+        known.remote.is_none() && same.count() < limit()
+    };
+    if get(rt, comm).is_some_and(|known| is_first(&known))
+        && let Some(mut known) = get_mut(rt, comm)
+    {
+        known.firsts.push(counted);
+    }
+}
+
+/// Makes them again. A collective.
+///
+/// # Errors
+/// That of a real procedure.
+pub(super) fn make_again(comm: RealComm, firsts: &[Counted]) -> mpi::Result<()> {
+    let (or, own, mut all) = (RealOp(object(c"ompi_mpi_op_bor")), 0_u8, 0_u8);
+    let (from, to) = ((&raw const own).cast(), (&raw mut all).cast());
+    // SAFETY: a byte on either side.
+    firsts.iter().try_for_each(|first| unsafe {
+        check(match first {
+            Counted::Barrier => real::PMPI_Barrier(comm),
+            Counted::Bcast => real::PMPI_Bcast(to, 1, byte(), 0, comm),
+            Counted::Reduce => real::PMPI_Reduce(from, to, 1, byte(), or, 0, comm),
+            Counted::Allreduce => real::PMPI_Allreduce(from, to, 1, byte(), or, comm),
+        })
+    })
+}

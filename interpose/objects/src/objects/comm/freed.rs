@@ -1,0 +1,246 @@
+//! Communicators that this process has freed, and others may not have freed yet.
+//!
+//! `MPI_Comm_free` waits for nobody (MPI 4.1, 7.4.3), so at a cut some members may have freed a
+//! communicator and others not, and this process may have requests on it, persistent ones that it
+//! starts later among them. Its recipe stays until all members have freed it and have no such
+//! requests: after a rollback all of them make it again. As long as there are requests the real
+//! communicator stays, too, since a message may come before the program asks for it.
+//!
+//! Whether that is so tells a sum: each member adds a number of its own and takes that of the next
+//! member away, in a ring.
+#![allow(unsafe_code)]
+
+use super::communicator::{Comm, SELF};
+use super::predefined_comms::handle;
+use super::spawned_worker::is_spawned;
+use crate::errors;
+use crate::generated::{HandleKind, real};
+use crate::handles::{self, VirtComm, real_comm};
+use crate::objects::{Runtime, dynamic, objects, objects_mut};
+use std::collections::BTreeSet;
+use std::ffi::c_int;
+use understudy_mpi::real_types::RealComm;
+use understudy_numbers::Worker;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Frees a communicator. The real one stays if the program has requests on it; the entry does in any case.
+pub fn free(rt: &Runtime, index: u32, has_requests: bool) -> c_int {
+    if has_requests {
+        if let Some(comm) = objects_mut(rt).comms.get_mut(index) {
+            comm.is_freed = true;
+        }
+        return errors::SUCCESS;
+    }
+    let mut real = real_comm(rt, handle(rt, index));
+    // SAFETY: a communicator of ours. This is local in the libraries that are known.
+    let rc = unsafe { real::PMPI_Comm_free(&mut real) };
+    if rc == errors::SUCCESS {
+        mark(rt, index);
+    }
+    rc
+}
+
+/// The real communicator has gone; the entry stays.
+fn mark(rt: &Runtime, index: u32) {
+    if let Some(comm) = objects_mut(rt).comms.get_mut(index) {
+        comm.is_freed = true;
+    }
+    disconnect(rt, index);
+}
+
+fn disconnect(rt: &Runtime, index: u32) {
+    rt.comm.forget_recent();
+    handles::set_real(rt, HandleKind::Comm, index, std::ptr::null_mut());
+}
+
+/// After a recovery, when requests have been posted again: frees the real ones as the program has done, if it has no requests there.
+pub fn free_again(rt: &Runtime, has_requests: impl Fn(VirtComm) -> bool) {
+    for index in all(rt, |_| true) {
+        if !has_requests(handle(rt, index)) {
+            give_back(rt, index);
+        }
+    }
+}
+
+/// The real communicator goes, if it is there still.
+fn give_back(rt: &Runtime, index: u32) {
+    let mut real: RealComm = real_comm(rt, handle(rt, index));
+    disconnect(rt, index);
+    if !real.0.is_null() {
+        // SAFETY: a communicator of ours.
+        unsafe { real::PMPI_Comm_free(&mut real) };
+    }
+}
+
+fn all(rt: &Runtime, is_meant: impl Fn(&Comm) -> bool) -> Vec<u32> {
+    let objects = objects(rt);
+    let is_freed = |comm: &Comm| comm.is_freed && !comm.has_spawned() && is_meant(comm);
+    let freed = objects.comms.iter().filter(|(_, comm)| is_freed(comm));
+    freed.map(|(index, _)| index).collect()
+}
+
+/// Those of which all members are among these workers, all if none are given, and what this process adds to their sum: if the
+/// sum of all workers is 0, all of them may be [forgotten](forget).
+pub fn within(
+    rt: &Runtime,
+    workers: Option<&[Worker]>,
+    has_requests: impl Fn(VirtComm) -> bool,
+) -> (Vec<u32>, u64) {
+    let is_within = |comm: &Comm| {
+        workers.is_none_or(|workers| comm.workers().all(|one| workers.contains(&one)))
+    };
+    let indices = all(rt, is_within);
+    let (me, objects) = (rt.comm.state.borrow().me, objects(rt));
+    let recipes = indices
+        .iter()
+        .filter_map(|&index| Some((index, objects.comms.get(index)?)));
+    let shares = recipes.map(|(index, comm)| share(comm, me, has_requests(handle(rt, index))));
+    let sum = shares.fold(0, u64::wrapping_add);
+    (indices, sum)
+}
+
+/// No member has use for them any more.
+pub fn forget(rt: &Runtime, indices: &[u32]) {
+    for &index in indices.iter().filter(|&&index| index > SELF) {
+        give_back(rt, index);
+        objects_mut(rt).comms.remove(index);
+    }
+}
+
+/// A communicator has been disconnected, or a window with spawned processes freed. That of workers counts as freed: one of them may keep it,
+/// whose attribute cannot be deleted. The entry of another one goes. Nothing is under way to those spawned
+/// processes that nothing else led to (MPI 4.1, 11.10.4), so communicators that lead only to such ones, and have been freed before, go as well.
+pub fn part(rt: &Runtime, index: u32) {
+    if !objects(rt).comms.get(index).is_some_and(Comm::has_spawned) {
+        return mark(rt, index);
+    }
+    let gone = objects_mut(rt).comms.remove(index);
+    disconnect(rt, index);
+    let Some(gone) = gone else { return };
+    let mut parted = std::mem::take(&mut dynamic::get_mut(rt).parted);
+    let quiet = {
+        let all = objects(rt);
+        let comms: Vec<(u32, &Comm)> = all.comms.iter().collect();
+        parted.extend(parted_with(&gone, &comms));
+        quiet(&comms, &parted)
+    };
+    forget(rt, &quiet);
+    let is_any = objects(rt).comms.iter().any(|(_, comm)| comm.has_spawned());
+    dynamic::get_mut(rt).parted = if is_any { parted } else { BTreeSet::new() };
+}
+
+/// The spawned processes of a communicator that has gone to which no other one leads that has not been freed.
+fn parted_with(gone: &Comm, comms: &[(u32, &Comm)]) -> Vec<Worker> {
+    let leads_to =
+        |comm: &Comm, one: Worker| !comm.is_freed && comm.workers().any(|other| other == one);
+    let is_left = |one: Worker| !comms.iter().any(|(_, comm)| leads_to(comm, one));
+    gone.workers()
+        .filter(|&one| is_spawned(one) && is_left(one))
+        .collect()
+}
+
+/// The freed communicators all of whose spawned processes have been disconnected.
+fn quiet(comms: &[(u32, &Comm)], parted: &BTreeSet<Worker>) -> Vec<u32> {
+    let is_quiet = |comm: &Comm| {
+        let mut spawned = comm.workers().filter(|&one| is_spawned(one));
+        comm.is_freed && comm.has_spawned() && spawned.all(|one| parted.contains(&one))
+    };
+    let quiet = comms.iter().filter(|(_, comm)| is_quiet(comm));
+    quiet.map(|&(index, _)| index).collect()
+}
+
+/// What a member adds. With requests it breaks the ring.
+fn share(comm: &Comm, me: Worker, has_requests: bool) -> u64 {
+    let of = |worker: Worker| {
+        xxh3_64(
+            [comm.uid, u64::from(worker.0)]
+                .map(u64::to_le_bytes)
+                .as_flattened(),
+        )
+    };
+    match has_requests {
+        true => of(me).rotate_left(1) | 1,
+        false => of(me).wrapping_sub(of(comm.after(me))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::objects::comm::Topology;
+
+    fn comm(uid: u64, members: &[u32]) -> Comm {
+        Comm {
+            uid,
+            members: members.iter().copied().map(Worker).collect(),
+            remote: None,
+            topology: Topology::None,
+            name: None,
+            errhandler: 0,
+            attributes: Vec::new(),
+            info: Vec::new(),
+            collective_over_all: false,
+            inits: 0,
+            collectives: 0,
+            variable_changes: 0,
+            firsts: Vec::new(),
+            session: 0,
+            is_freed: true,
+        }
+    }
+
+    #[test]
+    fn what_was_only_freed_goes_with_those_who_are_disconnected() {
+        const SPAWNED: u32 = 1 << 31;
+        let with = |spawned: &[u32], is_freed: bool| Comm {
+            remote: Some(spawned.iter().map(|one| Worker(SPAWNED + one)).collect()),
+            is_freed,
+            ..comm(1, &[0, 1])
+        };
+        let (first, freed, other, both) = (
+            with(&[1, 2], false),
+            with(&[2], true),
+            with(&[3], true),
+            with(&[1, 3], true),
+        );
+        let left = [(4, &freed), (5, &other), (6, &both)];
+        let mut parted: BTreeSet<Worker> = parted_with(&first, &left).into_iter().collect();
+        assert_eq!(parted, [1, 2].map(|one| Worker(SPAWNED + one)).into());
+        assert_eq!(quiet(&left, &parted), [4], "3 was not disconnected");
+        parted.extend(parted_with(&with(&[3], false), &left[1..]));
+        assert_eq!(quiet(&left[1..], &parted), [5, 6]);
+        // Another one leads to 2, and has not been freed.
+        let stays = with(&[2], false);
+        let left = [(4, &freed), (7, &stays)];
+        assert_eq!(parted_with(&first, &left), [Worker(SPAWNED + 1)]);
+        assert!(quiet(&left, &BTreeSet::from([Worker(SPAWNED + 1)])).is_empty());
+    }
+
+    #[test]
+    fn the_sum_is_nothing_when_all_have_freed_and_nobody_has_requests() {
+        let (one, other) = (comm(7, &[2, 0, 5]), comm(8, &[5, 2]));
+        let both = Comm {
+            remote: Some(vec![Worker(1), Worker(3)]),
+            ..comm(9, &[4, 0])
+        };
+        let sum = |shares: &[(&Comm, u32, bool)]| {
+            let shares = shares
+                .iter()
+                .map(|&(comm, me, used)| share(comm, Worker(me), used));
+            shares.fold(0, u64::wrapping_add)
+        };
+        let whole = [
+            (&one, 0, false),
+            (&one, 2, false),
+            (&one, 5, false),
+            (&other, 5, false),
+        ];
+        assert_ne!(sum(&whole), 0, "worker 2 has not freed the second");
+        assert_eq!(sum(&[&whole[..], &[(&other, 2, false)]].concat()), 0);
+        assert_ne!(sum(&[&whole[..], &[(&other, 2, true)]].concat()), 0);
+        let groups = [0, 1, 3, 4].map(|me| (&both, me, false));
+        assert_eq!(sum(&groups), 0);
+        assert_ne!(sum(&groups[..3]), 0);
+        assert_eq!(sum(&[(&comm(6, &[3]), 3, false)]), 0);
+    }
+}

@@ -1,0 +1,123 @@
+//! Names and hints of real communicators.
+#![allow(unsafe_code)]
+
+use crate::errors;
+use crate::generated::real;
+use crate::handles::{self, Runtime, VirtInfo, real_info};
+use std::ffi::{CStr, CString, c_char, c_int};
+use understudy_mpi::real_types::{RealComm, RealInfo};
+
+/// The greatest `MPI_MAX_INFO_KEY` of any ABI.
+const MAX_KEY: usize = 256;
+/// The greatest `MPI_MAX_OBJECT_NAME` of any ABI.
+pub const MAX_NAME: usize = 128;
+
+pub type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+
+pub fn null_info(rt: &Runtime) -> RealInfo {
+    real_info(
+        rt,
+        VirtInfo(handles::predefined_handle(rt, "ompi_mpi_info_null")),
+    )
+}
+
+/// Names a real communicator; a name that is too long is cut by the real library.
+pub fn set_name(comm: RealComm, name: &[u8]) {
+    if let Ok(name) = CString::new(name) {
+        // SAFETY: a communicator of ours and a C string. Local; a communicator without a name does no harm.
+        unsafe { real::PMPI_Comm_set_name(comm, name.as_ptr()) };
+    }
+}
+
+/// The name of a real communicator.
+pub fn name(comm: RealComm) -> Vec<u8> {
+    let mut buffer = [0u8; MAX_NAME + 1];
+    let mut length = 0;
+    // SAFETY: the real library writes at most MPI_MAX_OBJECT_NAME bytes.
+    let rc = unsafe {
+        real::PMPI_Comm_get_name(comm, buffer.as_mut_ptr().cast::<c_char>(), &mut length)
+    };
+    match CStr::from_bytes_until_nul(&buffer) {
+        Ok(name) if rc == errors::SUCCESS => name.to_bytes().to_vec(),
+        _ => Vec::new(),
+    }
+}
+
+/// What is in a real info object.
+pub fn pairs(info: RealInfo) -> Pairs {
+    let mut count = 0;
+    // SAFETY: an info object; each buffer is as long as the real library is told or requires.
+    unsafe {
+        if real::PMPI_Info_get_nkeys(info, &mut count) != errors::SUCCESS {
+            return Vec::new();
+        }
+        let one = |n: c_int| {
+            let mut key = [0u8; MAX_KEY + 1];
+            let (mut length, mut flag) = (0, 0);
+            let name = key.as_mut_ptr().cast::<c_char>();
+            let mut rc = real::PMPI_Info_get_nthkey(info, n, name);
+            if rc == errors::SUCCESS {
+                rc = real::PMPI_Info_get_valuelen(info, name, &mut length, &mut flag);
+            }
+            if rc != errors::SUCCESS || flag == 0 {
+                return None;
+            }
+            let mut value = vec![0u8; length.max(0) as usize + 1];
+            rc = real::PMPI_Info_get(
+                info,
+                name,
+                length,
+                value.as_mut_ptr().cast::<c_char>(),
+                &mut flag,
+            );
+            let text =
+                |bytes: &[u8]| Some(CStr::from_bytes_until_nul(bytes).ok()?.to_bytes().to_vec());
+            if rc == errors::SUCCESS && flag != 0 {
+                Some((text(&key)?, text(&value)?))
+            } else {
+                None
+            }
+        };
+        (0..count).filter_map(one).collect()
+    }
+}
+
+/// The hints of a real communicator. Local in Open MPI.
+pub fn of_comm(rt: &Runtime, comm: RealComm) -> Pairs {
+    let mut info = null_info(rt);
+    // SAFETY: a communicator of ours; the info object is ours then.
+    unsafe {
+        if real::PMPI_Comm_get_info(comm, &mut info) != errors::SUCCESS {
+            return Vec::new();
+        }
+        let found = pairs(info);
+        real::PMPI_Info_free(&mut info);
+        found
+    }
+}
+
+/// Gives hints to a real communicator: to be called by all members in the same order.
+pub fn apply(rt: &Runtime, comm: RealComm, hints: &[(Vec<u8>, Vec<u8>)]) -> c_int {
+    if hints.is_empty() {
+        return errors::SUCCESS;
+    }
+    let mut info = null_info(rt);
+    // SAFETY: the info object is ours, and keys and values are C strings.
+    unsafe {
+        let mut rc = real::PMPI_Info_create(&mut info);
+        if rc != errors::SUCCESS {
+            return rc;
+        }
+        for (key, value) in hints {
+            if let (Ok(key), Ok(value)) =
+                (CString::new(key.as_slice()), CString::new(value.as_slice()))
+            {
+                // A hint may be ignored (MPI 4.1, 7.4.4).
+                real::PMPI_Info_set(info, key.as_ptr(), value.as_ptr());
+            }
+        }
+        rc = real::PMPI_Comm_set_info(comm, info);
+        real::PMPI_Info_free(&mut info);
+        rc
+    }
+}

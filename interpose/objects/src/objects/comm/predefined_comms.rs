@@ -1,0 +1,178 @@
+//! `MPI_COMM_WORLD` and `MPI_COMM_SELF`, and the handles of all communicators.
+#![allow(unsafe_code)]
+
+use super::communicator::{Comm, SELF, SELF_UID, WORLD, WORLD_UID};
+use super::hints;
+use super::topology::Topology;
+use crate::generated::{HandleKind, real};
+use crate::handles::{self, Named, VirtComm, created, named, real_comm};
+use crate::objects::{Runtime, objects, objects_mut};
+use std::ffi::CStr;
+use understudy_mpi::real_types::RealComm;
+use understudy_mpi::{self as mpi, check};
+use understudy_numbers::Worker;
+
+/// Enters the two predefined communicators in the table.
+///
+/// `world` is `MPI_COMM_WORLD` as the program sees it: a communicator of all `workers`. Collective
+/// over them, since a second one is made for the layer's own use.
+pub fn init(rt: &Runtime, world: RealComm, workers: u32, me: Worker) -> mpi::Result<()> {
+    connect_world(rt, world, workers, me);
+    renew_self(rt)?;
+    let recipe = |uid, members: Vec<Worker>| Comm {
+        uid,
+        collective_over_all: members.len() == workers as usize,
+        members,
+        remote: None,
+        topology: Topology::None,
+        name: None,
+        errhandler: 0,
+        attributes: Vec::new(),
+        info: Vec::new(),
+        inits: 0,
+        collectives: 0,
+        variable_changes: 0,
+        firsts: Vec::new(),
+        session: 0,
+        is_freed: false,
+    };
+    if objects(rt).comms.get(WORLD).is_none() {
+        let comms = &mut objects_mut(rt).comms;
+        comms.insert(recipe(WORLD_UID, Worker::all(workers).collect()));
+        comms.insert(recipe(SELF_UID, vec![me]));
+    }
+    name_predefined(rt);
+    make_bridge(rt, world)
+}
+
+pub(super) fn connect_world(rt: &Runtime, world: RealComm, workers: u32, me: Worker) {
+    let mut state = rt.comm.state.borrow_mut();
+    let symbol = |name| handles::symbol_index(name).unwrap_or(usize::MAX);
+    state.world_symbol = symbol("ompi_mpi_comm_world");
+    state.self_symbol = symbol("ompi_mpi_comm_self");
+    state.world = VirtComm(handles::predefined_handle(rt, "ompi_mpi_comm_world"));
+    state.self_ = VirtComm(handles::predefined_handle(rt, "ompi_mpi_comm_self"));
+    if state.real_self.0.is_null() {
+        state.real_self = real_comm(rt, state.self_);
+    }
+    state.workers = workers;
+    state.me = me;
+    handles::set_predefined(rt, state.world_symbol, world.0);
+    rt.comm.forget_recent();
+    world.return_errors();
+    state.real_self.return_errors();
+}
+
+/// Puts a new duplicate behind `MPI_COMM_SELF`.
+///
+/// Messages that the program has sent itself and not received are lost with the old one.
+pub(super) fn renew_self(rt: &Runtime) -> mpi::Result<()> {
+    let state = rt.comm.state.borrow();
+    let mut new = null_real(rt);
+    // SAFETY: a communicator of this process alone.
+    check(unsafe { real::PMPI_Comm_dup(state.real_self, &mut new) })?;
+    new.return_errors();
+    handles::set_predefined(rt, state.self_symbol, new.0);
+    Ok(())
+}
+
+pub(super) fn name_predefined(rt: &Runtime) {
+    let default: [(u32, VirtComm, &CStr); 2] = [
+        (WORLD, world_handle(rt), c"MPI_COMM_WORLD"),
+        (SELF, self_handle(rt), c"MPI_COMM_SELF"),
+    ];
+    for (index, handle, name) in default {
+        let own = objects(rt)
+            .comms
+            .get(index)
+            .and_then(|comm| comm.name.clone());
+        hints::set_name(
+            real_comm(rt, handle),
+            own.as_deref().unwrap_or(name.to_bytes()),
+        );
+    }
+}
+
+/// A communicator of all workers that the program does not know.
+pub fn bridge(rt: &Runtime) -> Option<RealComm> {
+    rt.comm.state.borrow().bridge
+}
+
+pub(super) fn make_bridge(rt: &Runtime, world: RealComm) -> mpi::Result<()> {
+    let mut bridge = null_real(rt);
+    // SAFETY: a communicator of all workers, who all call this.
+    check(unsafe { real::PMPI_Comm_dup(world, &mut bridge) })?;
+    bridge.return_errors();
+    rt.comm.state.borrow_mut().bridge = Some(bridge);
+    Ok(())
+}
+
+pub(super) fn null_real(rt: &Runtime) -> RealComm {
+    real_comm(rt, null_handle(rt))
+}
+
+/// `MPI_COMM_WORLD` as the program knows it.
+pub fn world_handle(rt: &Runtime) -> VirtComm {
+    rt.comm.state.borrow().world
+}
+
+/// `MPI_COMM_SELF` as the program knows it.
+pub fn self_handle(rt: &Runtime) -> VirtComm {
+    rt.comm.state.borrow().self_
+}
+
+/// `MPI_COMM_NULL` as the program knows it.
+pub fn null_handle(rt: &Runtime) -> VirtComm {
+    VirtComm(handles::predefined_handle(rt, "ompi_mpi_comm_null"))
+}
+
+/// The program's handle of the communicator with this index.
+pub fn handle(rt: &Runtime, index: u32) -> VirtComm {
+    match index {
+        WORLD => world_handle(rt),
+        SELF => self_handle(rt),
+        created => VirtComm(handles::virtual_handle(HandleKind::Comm, created)),
+    }
+}
+
+pub(super) fn find(rt: &Runtime, comm: VirtComm) -> Option<u32> {
+    match named(comm.0) {
+        Named::Created(_) => created(HandleKind::Comm, comm.0).filter(|&index| index > SELF),
+        Named::Predefined(symbol) => predefined_index(rt, symbol),
+        Named::Nothing => None,
+    }
+}
+
+fn predefined_index(rt: &Runtime, symbol: usize) -> Option<u32> {
+    let state = rt.comm.state.borrow();
+    match symbol {
+        _ if symbol == state.world_symbol => Some(WORLD),
+        _ if symbol == state.self_symbol => Some(SELF),
+        _ => None,
+    }
+}
+
+/// Rank of this process in its own group.
+pub fn my_rank(rt: &Runtime, comm: &Comm) -> Option<usize> {
+    let me = rt.comm.state.borrow().me;
+    comm.members.iter().position(|&member| member == me)
+}
+
+/// Forgets the real communicators after a failure.
+///
+/// They are gone with the library that has made them.
+pub fn drop_reals(rt: &Runtime) {
+    let comms = objects(rt);
+    let created = comms
+        .comms
+        .iter()
+        .map(|(index, _)| index)
+        .filter(|&index| index > SELF);
+    created.for_each(|index| handles::set_real(rt, HandleKind::Comm, index, std::ptr::null_mut()));
+    let state = &mut *rt.comm.state.borrow_mut();
+    state.bridge = None;
+    // A newcomer has no objects.
+    if !state.real_self.0.is_null() {
+        handles::set_predefined(rt, state.self_symbol, state.real_self.0);
+    }
+}

@@ -1,0 +1,205 @@
+//! Making all communicators again on a new world.
+#![allow(unsafe_code)]
+
+use super::communicator::{SELF, WORLD};
+use super::create::BRIDGE_TAG;
+use super::predefined_comms::{
+    connect_world, handle, make_bridge, name_predefined, null_real, renew_self,
+};
+use super::{Topology, firsts, hints};
+use crate::generated::{HandleKind, real};
+use crate::handles::{self, real_comm};
+use crate::objects::tool::written;
+use crate::objects::{Objects, Runtime, group, objects};
+use crate::{fault, gather};
+use std::collections::HashMap;
+use std::ffi::c_int;
+use understudy_catalogue::message;
+use understudy_mpi::real_types::{RealComm, UNDEFINED};
+use understudy_mpi::{self as mpi, check};
+use understudy_numbers::{Epoch, Worker};
+use understudy_policy::communicator_plan::{Part, Planned, batches, chooser, uids_of};
+
+/// Makes the real communicators and groups of all workers from their recipes. Collective over `new_world`, in which each
+/// worker has the rank that it has in the recipes.
+///
+/// The list of all communicators is put together from what their choosers (see [`super::Comm::uid`]) know; communicators
+/// without a common worker are made at the same time. The table and the handles are changed when all of them exist in
+/// all workers.
+///
+/// # Errors
+/// The first error of a real procedure. If it is the failure of a process, others may have got further or even to the
+/// end; everything is to be begun again on another world, by all.
+pub fn rebuild(rt: &Runtime, new_world: RealComm, epoch: Epoch) -> mpi::Result<()> {
+    let (mut me, mut workers) = (0, 0);
+    // SAFETY: a communicator of ours.
+    unsafe {
+        check(real::PMPI_Comm_rank(new_world, &mut me))?;
+        check(real::PMPI_Comm_size(new_world, &mut workers))?;
+    }
+    let me = Worker(me as u32);
+    connect_world(rt, new_world, workers as u32, me);
+    renew_self(rt)?;
+    make_bridge(rt, new_world)?;
+    let bridge = rt.comm.state.borrow().bridge.ok_or(mpi::Error::INTERN)?;
+    let chosen = gather::everybodys(bridge, &chosen_by(rt, me))?;
+    let plan = batches(chosen.into_iter().flatten().collect());
+    let own = own_indices(rt);
+    agree_on(bridge, uids_of(me, &plan) == sorted(own.keys().copied()))?;
+
+    written::write_before_communicators(rt);
+    let mut made = Made::default();
+    for batch in &plan {
+        make_batch(rt, bridge, me, batch, &own, &mut made)?;
+        fault::point("rebuild.half", epoch);
+    }
+    let of_world = objects(rt)
+        .comms
+        .get(WORLD)
+        .map(|world| world.firsts.clone());
+    firsts::make_again(new_world, &of_world.unwrap_or_default())?;
+    finish(rt, made);
+    group::rebuild(rt);
+    Ok(())
+}
+
+/// What a rebuild has made so far.
+#[derive(Default)]
+struct Made {
+    /// By index in the table.
+    results: Vec<(u32, RealComm)>,
+    parts: Vec<RealComm>,
+}
+
+fn finish(rt: &Runtime, made: Made) {
+    for &(index, comm) in &made.results {
+        handles::set_real(rt, HandleKind::Comm, index, comm.0);
+        if let Some(name) = objects(rt)
+            .comms
+            .get(index)
+            .and_then(|recipe| recipe.name.as_deref())
+        {
+            hints::set_name(comm, name);
+        }
+    }
+    name_predefined(rt);
+    for index in [WORLD, SELF] {
+        let hints = objects(rt).comms.get(index).map(|comm| comm.info.clone());
+        // They may be ignored (MPI 4.1, 7.4.4).
+        hints::apply(
+            rt,
+            real_comm(rt, handle(rt, index)),
+            &hints.unwrap_or_default(),
+        );
+    }
+    for mut part in made.parts {
+        // SAFETY: a communicator of ours.
+        unsafe { real::PMPI_Comm_free(&mut part) };
+    }
+}
+
+fn created(all: &Objects) -> impl Iterator<Item = (u32, &super::communicator::Comm)> {
+    all.comms.iter().filter(|&(index, _)| index > SELF)
+}
+
+/// The communicators whose `uid` this worker has chosen.
+fn chosen_by(rt: &Runtime, me: Worker) -> Vec<Planned> {
+    created(&objects(rt))
+        .filter(|(_, comm)| chooser(comm.uid) == me)
+        .map(|(_, comm)| Planned {
+            uid: comm.uid,
+            members: comm.members.clone(),
+            remote: comm.remote.clone(),
+            firsts: comm.firsts.clone(),
+        })
+        .collect()
+}
+
+fn own_indices(rt: &Runtime) -> HashMap<u64, u32> {
+    created(&objects(rt))
+        .map(|(index, comm)| (comm.uid, index))
+        .collect()
+}
+
+fn sorted(uids: impl Iterator<Item = u64>) -> Vec<u64> {
+    let mut uids: Vec<u64> = uids.collect();
+    uids.sort_unstable();
+    uids
+}
+
+/// Fails in all workers if the tables of any do not fit to the plan; it would wait for ever otherwise.
+fn agree_on(world: RealComm, fits: bool) -> mpi::Result<()> {
+    if !fits {
+        log::error!("{}", message::COMMUNICATORS_DIFFER);
+    }
+    match gather::all_say(world, fits)? {
+        true => Ok(()),
+        false => Err(mpi::Error::INTERN),
+    }
+}
+
+fn make_batch(
+    rt: &Runtime,
+    world: RealComm,
+    me: Worker,
+    batch: &[Planned],
+    own: &HashMap<u64, u32>,
+    made: &mut Made,
+) -> mpi::Result<()> {
+    let mine = batch
+        .iter()
+        .enumerate()
+        .find_map(|(at, planned)| Some((at, planned, planned.part_of(me)?)));
+    let (color, key) = match mine {
+        Some((at, _, part)) => (
+            2 * at as c_int + c_int::from(part.second),
+            part.rank as c_int,
+        ),
+        None => (UNDEFINED, 0),
+    };
+    let mut comm = null_real(rt);
+    // SAFETY: a communicator of ours; all workers call this for each batch.
+    check(unsafe { real::PMPI_Comm_split(world, color, key, &mut comm) })?;
+    let Some((_, planned, part)) = mine else {
+        return Ok(());
+    };
+    comm.return_errors();
+    let index = *own.get(&planned.uid).ok_or(mpi::Error::INTERN)?;
+    let comm = make_one(rt, (world, comm), planned, part, index, made)?;
+    made.results.push((index, comm));
+    Ok(())
+}
+
+/// From a communicator of its own group to what it was. Only its members call this.
+fn make_one(
+    rt: &Runtime,
+    (world, mut comm): (RealComm, RealComm),
+    planned: &Planned,
+    part: Part<'_>,
+    index: u32,
+    made: &mut Made,
+) -> mpi::Result<RealComm> {
+    if let Some(remote) = part.remote {
+        let leader = remote.first().copied().ok_or(mpi::Error::INTERN)?;
+        let mut inter = null_real(rt);
+        // SAFETY: communicators of ours; both groups are at this point.
+        check(unsafe {
+            real::PMPI_Intercomm_create(comm, 0, world, leader.0 as c_int, BRIDGE_TAG, &mut inter)
+        })?;
+        made.parts.push(comm);
+        inter.return_errors();
+        comm = inter;
+    }
+    let all = objects(rt);
+    let recipe = all.comms.get(index).ok_or(mpi::Error::INTERN)?;
+    if recipe.topology != Topology::None {
+        let mut with_topology = null_real(rt);
+        check(recipe.topology.apply(rt, comm, &mut with_topology))?;
+        made.parts.push(comm);
+        with_topology.return_errors();
+        comm = with_topology;
+    }
+    check(hints::apply(rt, comm, &recipe.info))?;
+    firsts::make_again(comm, &planned.firsts)?;
+    Ok(comm)
+}

@@ -1,0 +1,114 @@
+//! Processes that are no workers: the program has spawned them (MPI 4.1, 11.8).
+//!
+//! Each process gives numbers of its own to those that it comes to know. A number stands for the
+//! same process as long as a communicator leads to that, and for nobody after that, so that groups
+//! tell their members apart for good.
+#![allow(unsafe_code)]
+
+use super::predefined_comms::handle;
+use super::spawned_worker::FIRST_SPAWNED;
+use crate::generated::real;
+use crate::handles::{self, VirtGroup, real_comm, real_group};
+use crate::objects::{Runtime, dynamic, objects};
+use std::ffi::c_int;
+use understudy_mpi::real_types::{RealComm, RealGroup};
+use understudy_mpi::{self as mpi, check};
+use understudy_numbers::Worker;
+
+/// A procedure that tells the local or the remote group.
+pub type AskGroup = fn(RealComm, &mut RealGroup) -> c_int;
+
+pub fn own_group(comm: RealComm, group: &mut RealGroup) -> c_int {
+    // SAFETY: a communicator and a place of ours.
+    unsafe { real::PMPI_Comm_group(comm, group) }
+}
+
+pub fn remote_group(comm: RealComm, group: &mut RealGroup) -> c_int {
+    // SAFETY: as above.
+    unsafe { real::PMPI_Comm_remote_group(comm, group) }
+}
+
+/// What `then` makes of a group of a communicator. Local.
+pub fn with_group<T>(
+    rt: &Runtime,
+    comm: RealComm,
+    ask: AskGroup,
+    then: impl FnOnce(RealGroup) -> mpi::Result<T>,
+) -> mpi::Result<T> {
+    let mut group = real_group(
+        rt,
+        VirtGroup(handles::predefined_handle(rt, "ompi_mpi_group_null")),
+    );
+    check(ask(comm, &mut group))?;
+    let outcome = then(group);
+    // SAFETY: the group is ours.
+    unsafe { real::PMPI_Group_free(&mut group) };
+    outcome
+}
+
+/// Visits the groups of all communicators that lead to spawned processes, with the numbers of their members.
+pub fn visit(
+    rt: &Runtime,
+    mut then: impl FnMut(RealGroup, &[Worker]) -> mpi::Result<()>,
+) -> mpi::Result<()> {
+    let mut groups: Vec<(RealComm, AskGroup, Vec<Worker>)> = Vec::new();
+    for (index, comm) in objects(rt).comms.iter() {
+        if comm.has_spawned() && !comm.is_freed {
+            let real = real_comm(rt, handle(rt, index));
+            // The members of a window have none.
+            if real.0.is_null() {
+                continue;
+            }
+            let others = comm.remote.clone();
+            groups.push((real, own_group, comm.members.clone()));
+            groups.extend(others.map(|others| (real, remote_group as AskGroup, others)));
+        }
+    }
+    groups.into_iter().try_for_each(|(comm, ask, members)| {
+        with_group(rt, comm, ask, |group| then(group, &members))
+    })
+}
+
+/// The numbers of the members of a real group: workers, and processes that are known or are given numbers now. Local.
+pub fn members(rt: &Runtime, group: RealGroup) -> mpi::Result<Vec<Worker>> {
+    let mut size = 0;
+    // SAFETY: a group of ours.
+    check(unsafe { real::PMPI_Group_size(group, &mut size) })?;
+    let mut found = vec![None; size.max(0) as usize];
+    let world = real_comm(rt, super::predefined_comms::world_handle(rt));
+    with_group(rt, world, own_group, |all| {
+        look_up(group, all, &mut found, |rank| Some(Worker(rank as u32)))
+    })?;
+    visit(rt, |known, numbers| {
+        look_up(group, known, &mut found, |rank| numbers.get(rank).copied())
+    })?;
+    let number = |found: Option<Worker>| {
+        found.unwrap_or_else(|| {
+            let mut dynamic = dynamic::get_mut(rt);
+            dynamic.known += 1;
+            Worker(FIRST_SPAWNED + dynamic.known)
+        })
+    };
+    Ok(found.into_iter().map(number).collect())
+}
+
+/// Enters the members of `group` that are not found and are in this one.
+fn look_up(
+    group: RealGroup,
+    within: RealGroup,
+    found: &mut [Option<Worker>],
+    number: impl Fn(usize) -> Option<Worker>,
+) -> mpi::Result<()> {
+    let missing: Vec<usize> = (0..found.len()).filter(|&at| found[at].is_none()).collect();
+    let ranks: Vec<c_int> = missing.iter().map(|&at| at as c_int).collect();
+    let mut there = vec![0; ranks.len()];
+    // SAFETY: groups of ours, and arrays of this length.
+    check(unsafe {
+        let count = ranks.len() as c_int;
+        real::PMPI_Group_translate_ranks(group, count, ranks.as_ptr(), within, there.as_mut_ptr())
+    })?;
+    for (at, rank) in missing.into_iter().zip(there) {
+        found[at] = usize::try_from(rank).ok().and_then(&number);
+    }
+    Ok(())
+}

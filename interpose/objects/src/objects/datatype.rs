@@ -1,0 +1,24 @@
+//! Derived datatypes (MPI 4.1, chapter 5).
+//!
+//! A datatype may be freed while others are made from it; its entry then stays as a *zombie* until
+//! no recipe refers to it.
+
+mod build;
+pub mod combiner;
+mod constructors;
+mod datatype_entries;
+mod datatype_rebuild;
+mod derived_datatype;
+pub mod elements;
+mod real_datatypes;
+mod recipe;
+mod recipe_inspection;
+
+pub use datatype_entries::{
+    attributes, attributes_to_set, create, equivalent, free, index, is_predefined, kept_recipe,
+    may_free, recipe, release, retain, set_committed, set_name,
+};
+pub use datatype_rebuild::{rebuild, release_all};
+pub use derived_datatype::Datatype;
+pub use real_datatypes::{handle, name_of, null_handle, virtual_of};
+pub use recipe::{Counts, Recipe};

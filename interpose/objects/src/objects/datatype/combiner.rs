@@ -1,0 +1,338 @@
+//! What the arguments of a datatype's constructor mean for the place of its data (MPI 4.1, 5.1.2 to
+//! 5.1.13).
+
+use super::constructors::{
+    CONTIGUOUS, DARRAY, DUP, HINDEXED, HINDEXED_BLOCK, HINDEXED_INTEGER, HVECTOR, HVECTOR_INTEGER,
+    INDEXED, INDEXED_BLOCK, RESIZED, STRUCT, STRUCT_INTEGER, SUBARRAY, VECTOR,
+};
+use super::recipe::Recipe;
+
+/// Blocks of elements: where each begins, and how many elements it has.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Blocks {
+    /// Of one datatype, at offsets in bytes.
+    Same(Vec<(isize, usize)>),
+    /// Of one datatype, at offsets in elements.
+    Elements(Vec<(isize, usize)>),
+    /// Each of the datatype with the same number, at offsets in bytes.
+    Each(Vec<(isize, usize)>),
+}
+
+const ORDER_C: i64 = 0;
+const BLOCK: i64 = 0;
+const CYCLIC: i64 = 1;
+const DEFAULT_ARGUMENT: i64 = -1;
+
+/// The arguments of a constructor in the order of the one whose counts are an int.
+struct Arguments {
+    integers: Vec<i64>,
+    addresses: Vec<i64>,
+}
+
+/// A constructor's arguments, whichever counts it has (MPI 4.1, 5.1.13); `None` for constructors that are not known here.
+fn arguments(recipe: &Recipe) -> Option<Arguments> {
+    let integers: Vec<i64> = recipe
+        .integers
+        .iter()
+        .map(|&integer| integer.into())
+        .collect();
+    let counts = &recipe.counts;
+    if counts.is_empty() {
+        let addresses = recipe.addresses.clone();
+        return Some(Arguments {
+            integers,
+            addresses,
+        });
+    }
+    let count = || usize::try_from(*counts.first()?).ok();
+    let split = |at: usize| {
+        let (integers, addresses) = counts.split_at_checked(at)?;
+        Some((integers.to_vec(), addresses.to_vec()))
+    };
+    let (integers, addresses) = match recipe.combiner {
+        RESIZED => split(0)?,
+        HVECTOR | HINDEXED_BLOCK => split(2)?,
+        HINDEXED | STRUCT => split(count()?.checked_add(1)?)?,
+        CONTIGUOUS | VECTOR | INDEXED | INDEXED_BLOCK => split(counts.len())?,
+        SUBARRAY => among(&integers, 1, counts)?,
+        DARRAY => among(&integers, 3, counts)?,
+        _ => return None,
+    };
+    Some(Arguments {
+        integers,
+        addresses,
+    })
+}
+
+/// Integers with counts among them.
+fn among(integers: &[i64], at: usize, counts: &[i64]) -> Option<(Vec<i64>, Vec<i64>)> {
+    let (before, after) = integers.split_at_checked(at)?;
+    Some(([before, counts, after].concat(), Vec::new()))
+}
+
+/// The blocks that a datatype is made of; `None` for constructors that are not known here, and for more blocks than `most`.
+pub fn blocks(recipe: &Recipe, most: usize) -> Option<Blocks> {
+    let arguments = arguments(recipe)?;
+    let integer = |at: usize| Some(*arguments.integers.get(at)? as isize);
+    let lengths = |at: usize, count: usize| arguments.integers.get(at..at + count);
+    let count = arguments
+        .integers
+        .first()
+        .map_or(0, |&count| count.max(0) as usize);
+    if count > most && recipe.combiner != CONTIGUOUS {
+        return None;
+    }
+    let addresses = || arguments.addresses.iter().map(|&address| address as isize);
+    let zip = |lengths: &[i64], offsets: Vec<isize>| -> Vec<(isize, usize)> {
+        let lengths = lengths.iter().map(|&length| length.max(0) as usize);
+        offsets.into_iter().zip(lengths).collect()
+    };
+    let strided = |stride: isize, length: isize| -> Vec<(isize, usize)> {
+        (0..count as isize)
+            .map(|block| (block * stride, length.max(0) as usize))
+            .collect()
+    };
+    let integers = |at: usize| {
+        Some(
+            lengths(at, count)?
+                .iter()
+                .map(|&value| value as isize)
+                .collect::<Vec<_>>(),
+        )
+    };
+    let alike = || Some(vec![*arguments.integers.get(1)?; count]);
+    Some(match recipe.combiner {
+        DUP | RESIZED => Blocks::Same(vec![(0, 1)]),
+        CONTIGUOUS => Blocks::Same(vec![(0, count)]),
+        VECTOR => Blocks::Elements(strided(integer(2)?, integer(1)?)),
+        HVECTOR | HVECTOR_INTEGER => {
+            Blocks::Same(strided(*arguments.addresses.first()? as isize, integer(1)?))
+        }
+        INDEXED => Blocks::Elements(zip(lengths(1, count)?, integers(1 + count)?)),
+        HINDEXED | HINDEXED_INTEGER => Blocks::Same(zip(lengths(1, count)?, addresses().collect())),
+        INDEXED_BLOCK => Blocks::Elements(zip(&alike()?, integers(2)?)),
+        HINDEXED_BLOCK => Blocks::Same(zip(&alike()?, addresses().collect())),
+        STRUCT | STRUCT_INTEGER => Blocks::Each(zip(lengths(1, count)?, addresses().collect())),
+        SUBARRAY => Blocks::Elements(subarray(&arguments.integers, most)?),
+        DARRAY => Blocks::Elements(darray(&arguments.integers, most)?),
+        _ => return None,
+    })
+}
+
+/// An axis of an array: its length, and which of its elements are taken, as begins and lengths.
+type Axis = (isize, Vec<(isize, usize)>);
+
+/// The rows of a subarray.
+fn subarray(integers: &[i64], most: usize) -> Option<Vec<(isize, usize)>> {
+    let dimensions = usize::try_from(*integers.first()?).ok()?;
+    let part = |at: usize| integers.get(1 + at * dimensions..1 + (at + 1) * dimensions);
+    let (sizes, lengths, starts) = (part(0)?, part(1)?, part(2)?);
+    let axis = |axis: usize| -> Axis {
+        let taken = (starts[axis] as isize, lengths[axis].max(0) as usize);
+        (sizes[axis] as isize, vec![taken])
+    };
+    rows(
+        (0..dimensions).map(axis).collect(),
+        *integers.get(1 + 3 * dimensions)?,
+        most,
+    )
+}
+
+/// The rows of one process's part of a distributed array (MPI 4.1, 5.1.4).
+fn darray(integers: &[i64], most: usize) -> Option<Vec<(isize, usize)>> {
+    let (rank, dimensions) = (
+        *integers.get(1)? as isize,
+        usize::try_from(*integers.get(2)?).ok()?,
+    );
+    let part = |at: usize| integers.get(3 + at * dimensions..3 + (at + 1) * dimensions);
+    let (sizes, ways, arguments, processes) = (part(0)?, part(1)?, part(2)?, part(3)?);
+    let axis = |axis: usize| -> Axis {
+        let (size, count) = (sizes[axis] as isize, processes[axis].max(1) as isize);
+        let after: isize = processes[axis + 1..]
+            .iter()
+            .map(|&count| count as isize)
+            .product();
+        let own = rank / after.max(1) % count;
+        let block = |default: isize| match arguments[axis] {
+            DEFAULT_ARGUMENT => default,
+            block => block.max(1) as isize,
+        };
+        let (block, step) = match ways[axis] {
+            BLOCK => (block((size + count - 1) / count), size.max(1)),
+            CYCLIC => (block(1), block(1) * count),
+            _ => (size, size.max(1)),
+        };
+        let begins = (own * block..size).step_by(step as usize);
+        let taken = begins.map(|begin| (begin, block.min(size - begin) as usize));
+        (size, taken.collect())
+    };
+    rows(
+        (0..dimensions).map(axis).collect(),
+        *integers.get(3 + 4 * dimensions)?,
+        most,
+    )
+}
+
+/// What is taken of an array, in pieces along the axis whose elements are neighbours.
+fn rows(mut axes: Vec<Axis>, order: i64, most: usize) -> Option<Vec<(isize, usize)>> {
+    // From here the last axis is the one whose elements are neighbours.
+    if order != ORDER_C {
+        axes.reverse();
+    }
+    let (inner, outer) = axes.split_last()?;
+    let (mut rows, mut stride) = (inner.1.clone(), inner.0);
+    for (size, taken) in outer.iter().rev() {
+        let count: usize = taken.iter().map(|(_, length)| length).sum();
+        if rows.len().saturating_mul(count) > most {
+            return None;
+        }
+        let places = taken
+            .iter()
+            .flat_map(|&(begin, length)| begin..begin + length as isize);
+        rows = places
+            .flat_map(|at| {
+                rows.iter()
+                    .map(move |&(row, length)| (at * stride + row, length))
+                    .collect::<Vec<_>>()
+            })
+            .collect();
+        stride *= size;
+    }
+    Some(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn blocks(recipe: &Recipe) -> Option<Blocks> {
+        super::blocks(recipe, 1 << 10)
+    }
+
+    fn recipe(combiner: i32, integers: &[i64], addresses: &[i64]) -> Recipe {
+        Recipe {
+            combiner,
+            integers: integers.iter().map(|&integer| integer as i32).collect(),
+            addresses: addresses.to_vec(),
+            counts: Vec::new(),
+            contained: vec![0],
+        }
+    }
+
+    /// As a procedure for large counts makes it.
+    fn large(combiner: i32, integers: &[i64], counts: &[i64]) -> Recipe {
+        Recipe {
+            counts: counts.to_vec(),
+            ..recipe(combiner, integers, &[])
+        }
+    }
+
+    #[test]
+    fn large_counts_say_the_same() {
+        let far = 1 << 40;
+        let pairs = [
+            (recipe(CONTIGUOUS, &[3], &[]), large(CONTIGUOUS, &[], &[3])),
+            (
+                recipe(VECTOR, &[3, 2, 5], &[]),
+                large(VECTOR, &[], &[3, 2, 5]),
+            ),
+            (
+                recipe(HVECTOR, &[2, 1], &[far]),
+                large(HVECTOR, &[], &[2, 1, far]),
+            ),
+            (
+                recipe(INDEXED, &[2, 1, 3, 7, 9], &[]),
+                large(INDEXED, &[], &[2, 1, 3, 7, 9]),
+            ),
+            (
+                recipe(HINDEXED, &[2, 1, 3], &[0, far]),
+                large(HINDEXED, &[], &[2, 1, 3, 0, far]),
+            ),
+            (
+                recipe(INDEXED_BLOCK, &[2, 4, 7, 9], &[]),
+                large(INDEXED_BLOCK, &[], &[2, 4, 7, 9]),
+            ),
+            (
+                recipe(HINDEXED_BLOCK, &[2, 4], &[0, far]),
+                large(HINDEXED_BLOCK, &[], &[2, 4, 0, far]),
+            ),
+            (
+                recipe(STRUCT, &[2, 1, 3], &[0, far]),
+                large(STRUCT, &[], &[2, 1, 3, 0, far]),
+            ),
+            (
+                recipe(SUBARRAY, &[2, 4, 5, 2, 3, 1, 1, ORDER_C], &[]),
+                large(SUBARRAY, &[2, ORDER_C], &[4, 5, 2, 3, 1, 1]),
+            ),
+            (
+                recipe(DARRAY, &[4, 1, 2, 5, 7, 0, 1, -1, 2, 2, 2, ORDER_C], &[]),
+                large(DARRAY, &[4, 1, 2, 0, 1, -1, 2, 2, 2, ORDER_C], &[5, 7]),
+            ),
+            (
+                recipe(RESIZED, &[], &[-8, far]),
+                large(RESIZED, &[], &[-8, far]),
+            ),
+        ];
+        for (few, many) in pairs {
+            assert!(blocks(&few).is_some(), "{few:?}");
+            assert_eq!(blocks(&few), blocks(&many), "{many:?}");
+        }
+    }
+
+    #[test]
+    fn arguments_that_are_missing_are_noticed() {
+        for combiner in [HINDEXED, STRUCT, INDEXED, HINDEXED_BLOCK, SUBARRAY, DARRAY] {
+            assert_eq!(blocks(&large(combiner, &[], &[3])), None, "{combiner}");
+        }
+    }
+
+    #[test]
+    fn vectors_have_a_stride() {
+        let vector = blocks(&recipe(VECTOR, &[3, 2, 5], &[]));
+        assert_eq!(
+            vector,
+            Some(Blocks::Elements(vec![(0, 2), (5, 2), (10, 2)]))
+        );
+        let bytes = blocks(&recipe(HVECTOR, &[2, 1], &[24]));
+        assert_eq!(bytes, Some(Blocks::Same(vec![(0, 1), (24, 1)])));
+    }
+
+    #[test]
+    fn structures_have_lengths_and_places() {
+        let structure = blocks(&recipe(STRUCT, &[2, 1, 3], &[0, 16]));
+        assert_eq!(structure, Some(Blocks::Each(vec![(0, 1), (16, 3)])));
+    }
+
+    #[test]
+    fn subarrays_are_rows() {
+        // A 2 x 3 part at (1, 1) of a 4 x 5 array.
+        let in_c = blocks(&recipe(SUBARRAY, &[2, 4, 5, 2, 3, 1, 1, ORDER_C], &[]));
+        assert_eq!(in_c, Some(Blocks::Elements(vec![(6, 3), (11, 3)])));
+        let in_fortran = blocks(&recipe(SUBARRAY, &[2, 5, 4, 3, 2, 1, 1, 1], &[]));
+        assert_eq!(in_fortran, in_c);
+    }
+
+    #[test]
+    fn distributed_arrays_are_dealt_out() {
+        // 5 x 7 elements on 2 x 2 processes: blocks of 3 rows, columns by twos.
+        let part = |rank| {
+            blocks(&recipe(
+                DARRAY,
+                &[4, rank, 2, 5, 7, BLOCK, CYCLIC, -1, 2, 2, 2, ORDER_C],
+                &[],
+            ))
+        };
+        let rows = |rows: &[isize], columns: &[(isize, usize)]| {
+            let all = rows.iter().flat_map(|row| {
+                columns
+                    .iter()
+                    .map(move |&(at, length)| (row * 7 + at, length))
+            });
+            Some(Blocks::Elements(all.collect()))
+        };
+        assert_eq!(part(0), rows(&[0, 1, 2], &[(0, 2), (4, 2)]));
+        assert_eq!(part(1), rows(&[0, 1, 2], &[(2, 2), (6, 1)]));
+        assert_eq!(part(2), rows(&[3, 4], &[(0, 2), (4, 2)]));
+        assert_eq!(part(3), rows(&[3, 4], &[(2, 2), (6, 1)]));
+    }
+}

@@ -1,0 +1,275 @@
+//! Datatypes of the program: made, kept, freed.
+//!
+//! A datatype may be freed while others are made from it.
+//! Its entry then stays as a *zombie* until no recipe refers to it.
+#![allow(unsafe_code)]
+
+use super::build;
+use super::constructors::DUP;
+use super::derived_datatype::Datatype;
+use super::real_datatypes::{drop_real, handle, name_of, null_handle, set_real};
+use super::recipe::{Counts, Recipe};
+use super::recipe_inspection::inspect;
+use crate::errors::{ERR_INTERN, ERR_TYPE, SUCCESS};
+use crate::generated::{HandleKind, real};
+use crate::handles::{Named, VirtDatatype, named, real_datatype};
+use crate::objects::attribute::value::Attributes;
+use crate::objects::lookup::created;
+use crate::objects::{Runtime, objects, objects_mut};
+use std::cell::{Ref, RefMut};
+use std::ffi::c_int;
+use understudy_mpi::real_types::RealDatatype;
+
+/// The index of a created datatype that the program has not freed.
+pub fn index(rt: &Runtime, datatype: VirtDatatype) -> Option<u32> {
+    let index = created(HandleKind::Datatype, datatype.0)?;
+    let all = objects(rt);
+    let entry = all.datatypes.get(index)?;
+    (!entry.freed && !entry.recipe.is_named()).then_some(index)
+}
+
+/// True for a predefined datatype other than the null handle.
+pub fn is_predefined(rt: &Runtime, datatype: VirtDatatype) -> bool {
+    matches!(named(datatype.0), Named::Predefined(_)) && datatype != null_handle(rt)
+}
+
+/// The entry of what the program has attached to a predefined datatype.
+fn attachment(rt: &Runtime, datatype: VirtDatatype) -> Option<u32> {
+    let of_this =
+        |entry: &Datatype| entry.recipe.is_named() && entry.recipe.contained == [datatype.0 as u64];
+    objects(rt)
+        .datatypes
+        .iter()
+        .find(|(_, entry)| of_this(entry))
+        .map(|(index, _)| index)
+}
+
+/// Returns the entry for a predefined datatype, and makes it if there is none.
+fn attachment_or_new(rt: &Runtime, datatype: VirtDatatype) -> Option<u32> {
+    if !is_predefined(rt, datatype) {
+        return None;
+    }
+    attachment(rt, datatype).or_else(|| {
+        let recipe = Recipe {
+            contained: vec![datatype.0 as u64],
+            ..Recipe::default()
+        };
+        let name = name_of(real_datatype(rt, datatype));
+        Some(objects_mut(rt).datatypes.insert(Datatype {
+            recipe,
+            committed: true,
+            name,
+            ..Datatype::default()
+        }))
+    })
+}
+
+/// The attributes of a datatype that has been given some.
+pub fn attributes(rt: &Runtime, datatype: VirtDatatype) -> Option<RefMut<'_, Attributes>> {
+    attributes_of(
+        rt,
+        index(rt, datatype).or_else(|| attachment(rt, datatype))?,
+    )
+}
+
+/// The attributes of any datatype.
+pub fn attributes_to_set(rt: &Runtime, datatype: VirtDatatype) -> Option<RefMut<'_, Attributes>> {
+    attributes_of(
+        rt,
+        index(rt, datatype).or_else(|| attachment_or_new(rt, datatype))?,
+    )
+}
+
+fn attributes_of(rt: &Runtime, index: u32) -> Option<RefMut<'_, Attributes>> {
+    RefMut::filter_map(objects_mut(rt), |all| {
+        Some(&mut all.datatypes.get_mut(index)?.attributes)
+    })
+    .ok()
+}
+
+/// Enters a new real datatype that was made from `contained`.
+pub fn create(
+    rt: &Runtime,
+    mut datatype: RealDatatype,
+    contained: &[VirtDatatype],
+    counts: Counts,
+) -> Result<VirtDatatype, c_int> {
+    let recipe = match inspect(rt, datatype, contained, counts) {
+        Ok(recipe) => recipe,
+        Err(rc) => {
+            // SAFETY: a datatype of ours.
+            unsafe { real::PMPI_Type_free(&mut datatype) };
+            return Err(rc);
+        }
+    };
+    if recipe.is_parameterised() {
+        // The same arguments give the same handle (19.1.5).
+        if let Some((index, _)) = objects(rt)
+            .datatypes
+            .iter()
+            .find(|(_, entry)| entry.recipe == recipe)
+        {
+            return Ok(handle(index));
+        }
+    }
+    let committed = match recipe.combiner {
+        DUP => contained
+            .first()
+            .is_some_and(|&base| is_committed(rt, base)),
+        _ => recipe.is_parameterised(),
+    };
+    Ok(enter(
+        rt,
+        Datatype {
+            recipe,
+            committed,
+            name: name_of(datatype),
+            ..Datatype::default()
+        },
+        datatype,
+    ))
+}
+
+/// Enters a datatype in the table.
+fn enter(rt: &Runtime, entry: Datatype, real: RealDatatype) -> VirtDatatype {
+    let bases: Vec<u32> = entry.recipe.bases().collect();
+    for base in bases {
+        hold(rt, base);
+    }
+    let index = objects_mut(rt).datatypes.insert(entry);
+    set_real(rt, index, real);
+    handle(index)
+}
+
+fn is_committed(rt: &Runtime, datatype: VirtDatatype) -> bool {
+    match index(rt, datatype) {
+        Some(index) => objects(rt)
+            .datatypes
+            .get(index)
+            .is_some_and(|entry| entry.committed),
+        None => is_predefined(rt, datatype),
+    }
+}
+
+/// Makes one more datatype in the same way, for `MPI_Type_get_contents`.
+///
+/// Predefined ones stand for themselves.
+pub fn equivalent(rt: &Runtime, datatype: VirtDatatype) -> Result<VirtDatatype, c_int> {
+    let Some(index) = created(HandleKind::Datatype, datatype.0) else {
+        return Ok(datatype);
+    };
+    let entry = objects(rt)
+        .datatypes
+        .get(index)
+        .cloned()
+        .ok_or(ERR_INTERN)?;
+    if entry.recipe.is_parameterised() {
+        return Ok(datatype);
+    }
+    let copy = Datatype {
+        attributes: Vec::new(),
+        holders: 0,
+        freed: false,
+        ..entry
+    };
+    let real = build::make(rt, &copy)?;
+    Ok(enter(rt, copy, real))
+}
+
+fn hold(rt: &Runtime, index: u32) {
+    if let Some(entry) = objects_mut(rt).datatypes.get_mut(index) {
+        entry.holders += 1;
+    }
+}
+
+/// Keeps a datatype even if the program frees it.
+///
+/// A pending request, say, refers to it in a cut.
+pub fn retain(rt: &Runtime, datatype: VirtDatatype) {
+    if let Some(index) = created(HandleKind::Datatype, datatype.0) {
+        hold(rt, index);
+    }
+}
+
+pub fn release(rt: &Runtime, datatype: VirtDatatype) {
+    let Some(index) = created(HandleKind::Datatype, datatype.0) else {
+        return;
+    };
+    match objects_mut(rt).datatypes.get_mut(index) {
+        Some(entry) => entry.holders = entry.holders.saturating_sub(1),
+        None => return,
+    }
+    collect(rt, index);
+}
+
+/// The program has freed it; its attributes are gone already.
+pub fn free(rt: &Runtime, datatype: VirtDatatype) -> c_int {
+    let Some(index) = index(rt, datatype) else {
+        return ERR_TYPE;
+    };
+    match objects_mut(rt).datatypes.get_mut(index) {
+        Some(entry) if !entry.recipe.is_parameterised() => entry.freed = true,
+        _ => return ERR_TYPE,
+    }
+    collect(rt, index);
+    SUCCESS
+}
+
+/// True if the program may free the datatype.
+pub fn may_free(rt: &Runtime, datatype: VirtDatatype) -> bool {
+    let is_own = |entry: &Datatype| !entry.recipe.is_parameterised();
+    index(rt, datatype).is_some_and(|index| objects(rt).datatypes.get(index).is_some_and(is_own))
+}
+
+/// Removes a freed datatype that nothing refers to, and those that only it referred to.
+fn collect(rt: &Runtime, index: u32) {
+    let mut suspects = vec![index];
+    while let Some(index) = suspects.pop() {
+        let is_used = |entry: &Datatype| !entry.freed || entry.holders > 0;
+        if objects(rt).datatypes.get(index).is_none_or(is_used) {
+            continue;
+        }
+        let Some(entry) = objects_mut(rt).datatypes.remove(index) else {
+            continue;
+        };
+        drop_real(rt, index);
+        for base in entry.recipe.bases() {
+            if let Some(base) = objects_mut(rt).datatypes.get_mut(base) {
+                base.holders = base.holders.saturating_sub(1);
+            }
+            suspects.push(base);
+        }
+    }
+}
+
+/// Records that the datatype is committed.
+pub fn set_committed(rt: &Runtime, datatype: VirtDatatype) {
+    if let Some(index) = index(rt, datatype)
+        && let Some(entry) = objects_mut(rt).datatypes.get_mut(index)
+    {
+        entry.committed = true;
+    }
+}
+
+/// Records the name that the real datatype has been given.
+pub fn set_name(rt: &Runtime, datatype: VirtDatatype) {
+    let Some(index) = index(rt, datatype).or_else(|| attachment_or_new(rt, datatype)) else {
+        return;
+    };
+    let name = name_of(real_datatype(rt, datatype));
+    if let Some(entry) = objects_mut(rt).datatypes.get_mut(index) {
+        entry.name = name;
+    }
+}
+
+/// The recipe of a created datatype.
+pub fn recipe(rt: &Runtime, datatype: VirtDatatype) -> Option<Ref<'_, Recipe>> {
+    let index = index(rt, datatype)?;
+    Ref::filter_map(objects(rt), |all| Some(&all.datatypes.get(index)?.recipe)).ok()
+}
+
+/// Returns the recipe of a datatype that the program may have freed.
+pub fn kept_recipe(rt: &Runtime, datatype: VirtDatatype) -> Option<Ref<'_, Recipe>> {
+    let index = created(HandleKind::Datatype, datatype.0)?;
+    Ref::filter_map(objects(rt), |all| Some(&all.datatypes.get(index)?.recipe)).ok()
+}

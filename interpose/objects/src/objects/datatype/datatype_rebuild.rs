@@ -1,0 +1,59 @@
+//! Real datatypes released before a rollback, and made again from their recipes.
+
+use super::build;
+use super::real_datatypes::{drop_real, rename, set_real};
+use crate::generated::HandleKind;
+use crate::handles::{self, VirtDatatype, real_datatype};
+use crate::objects::rebuild_error::log_not_rebuilt;
+use crate::objects::{Runtime, objects};
+use std::ffi::c_void;
+
+/// Frees all real datatypes.
+pub fn release_all(rt: &Runtime) {
+    let all: Vec<(u32, bool)> = objects(rt)
+        .datatypes
+        .iter()
+        .map(|(index, entry)| {
+            (
+                index,
+                entry.recipe.is_named() || entry.recipe.is_parameterised(),
+            )
+        })
+        .collect();
+    for (index, is_the_librarys) in all {
+        if is_the_librarys {
+            handles::set_real(rt, HandleKind::Datatype, index, std::ptr::null_mut());
+        } else {
+            drop_real(rt, index);
+        }
+    }
+    rt.reverse.set(None);
+}
+
+/// Makes the real datatypes from their recipes.
+pub fn rebuild(rt: &Runtime) {
+    rt.reverse.set(None);
+    let bases: Vec<(u32, Vec<u32>)> = objects(rt)
+        .datatypes
+        .iter()
+        .map(|(index, entry)| (index, entry.recipe.bases().collect()))
+        .collect();
+    for index in build::order(&bases) {
+        let all = objects(rt);
+        let Some(entry) = all.datatypes.get(index) else {
+            continue;
+        };
+        if entry.recipe.is_named() {
+            let handle = entry.recipe.contained.first().copied().unwrap_or(0);
+            rename(
+                real_datatype(rt, VirtDatatype(handle as *mut c_void)),
+                &entry.name,
+            );
+            continue;
+        }
+        match build::make(rt, entry) {
+            Ok(real) => set_real(rt, index, real),
+            Err(rc) => log_not_rebuilt(&format!("datatype {index}"), rc),
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! The elements of buffers with derived datatypes, for accumulates: of one predefined datatype each
+//! (MPI 4.1, 12.3.4).
+#![allow(unsafe_code)]
+
+use super::datatype_entries::kept_recipe;
+use super::real_datatypes::null_handle;
+use crate::errors::{ERR_TYPE, SUCCESS};
+use crate::generated::real;
+use crate::handles::{VirtDatatype, VirtOp, real_datatype, real_op};
+use crate::objects::Runtime;
+use std::ffi::{c_int, c_void};
+use understudy_mpi::real_types::{RealComm, RealDatatype};
+
+/// A buffer of the program's, or memory of a window.
+#[derive(Clone, Copy)]
+pub struct Operand {
+    /// Its address.
+    pub at: *mut c_void,
+    /// How many of the datatype.
+    pub count: c_int,
+    pub datatype: VirtDatatype,
+}
+
+/// The predefined datatype that a datatype is made of, and how its elements lie.
+#[derive(Clone, Copy)]
+pub struct Elements {
+    datatype: VirtDatatype,
+    real: RealDatatype,
+    size: usize,
+    extent: usize,
+}
+
+/// Elements outside of the program's memory, aligned for any of them.
+struct Copies {
+    words: Vec<u128>,
+    count: usize,
+}
+
+impl Copies {
+    fn new(count: usize, extent: usize) -> Copies {
+        let words = vec![0; (count * extent).div_ceil(size_of::<u128>())];
+        Copies { words, count }
+    }
+
+    fn at(&self) -> *mut c_void {
+        self.words.as_ptr().cast_mut().cast()
+    }
+}
+
+/// Bytes of data and the extent.
+fn measure(datatype: RealDatatype) -> Option<(usize, usize)> {
+    let (mut size, mut bound, mut extent) = (0, 0, 0);
+    // SAFETY: local queries of a datatype.
+    let codes = unsafe {
+        [
+            real::PMPI_Type_size(datatype, &mut size),
+            real::PMPI_Type_get_extent(datatype, &mut bound, &mut extent),
+        ]
+    };
+    let sizes = (usize::try_from(size).ok()?, usize::try_from(extent).ok()?);
+    (codes == [SUCCESS; 2]).then_some(sizes)
+}
+
+/// The only predefined datatype in a datatype.
+fn base(rt: &Runtime, datatype: VirtDatatype) -> Option<VirtDatatype> {
+    // The program may have freed what it is made of.
+    let Some(recipe) = kept_recipe(rt, datatype).filter(|recipe| !recipe.contained.is_empty())
+    else {
+        return (datatype != null_handle(rt)).then_some(datatype);
+    };
+    let mut bases = recipe
+        .contained
+        .iter()
+        .map(|&handle| base(rt, VirtDatatype(handle as *mut c_void)));
+    let first = bases.next()??;
+    bases.all(|other| other == Some(first)).then_some(first)
+}
+
+/// The bytes that a buffer's data span: where they begin, counted from its address, and how many they are. None for no data.
+pub fn span(rt: &Runtime, count: c_int, datatype: VirtDatatype) -> Option<(isize, u64)> {
+    let (mut lower, mut true_extent, mut bound, mut extent) = (0, 0, 0, 0);
+    let real = real_datatype(rt, datatype);
+    // SAFETY: local queries of a datatype.
+    let codes = unsafe {
+        [
+            real::PMPI_Type_get_true_extent(real, &mut lower, &mut true_extent),
+            real::PMPI_Type_get_extent(real, &mut bound, &mut extent),
+        ]
+    };
+    let last = isize::try_from(count).ok().filter(|&count| count > 0)? - 1;
+    let further = extent.checked_mul(last)?;
+    let first = lower.checked_add(further.min(0))?;
+    let bytes = u64::try_from(true_extent)
+        .ok()?
+        .checked_add(further.unsigned_abs() as u64)?;
+    (codes == [SUCCESS; 2] && bytes > 0).then_some((first, bytes))
+}
+
+impl Elements {
+    /// Those of a predefined datatype without gaps, of so many bytes each.
+    pub fn dense(rt: &Runtime, datatype: VirtDatatype, size: usize) -> Elements {
+        Elements {
+            datatype,
+            real: real_datatype(rt, datatype),
+            size,
+            extent: size,
+        }
+    }
+
+    /// Bytes of each, if they are those of this datatype itself and have no gaps.
+    pub fn size_of_dense(&self, datatype: VirtDatatype) -> Option<usize> {
+        (self.datatype == datatype && self.are_dense()).then_some(self.size)
+    }
+
+    /// Those of a datatype; none if it is not made of one predefined datatype.
+    pub fn of(rt: &Runtime, datatype: VirtDatatype) -> Option<Elements> {
+        let datatype = base(rt, datatype)?;
+        let real = real_datatype(rt, datatype);
+        let (size, extent) = measure(real)?;
+        (size > 0).then_some(Elements {
+            datatype,
+            real,
+            size,
+            extent,
+        })
+    }
+
+    /// How many a buffer has, if they lie there one behind the other.
+    fn in_place(&self, operand: Operand) -> Option<usize> {
+        let count = usize::try_from(operand.count).ok()?;
+        (operand.datatype == self.datatype && (self.size == self.extent || count <= 1))
+            .then_some(count)
+    }
+
+    fn are_dense(&self) -> bool {
+        self.size == self.extent
+    }
+
+    /// # Safety
+    /// The operand's memory.
+    unsafe fn gather(&self, rt: &Runtime, from: Operand) -> Result<Copies, c_int> {
+        let real = real_datatype(rt, from.datatype);
+        let (size, _) = measure(real).ok_or(ERR_TYPE)?;
+        let bytes = size * usize::try_from(from.count).map_err(|_| ERR_TYPE)?;
+        let packed = Copies::new(bytes / self.size, self.size);
+        // SAFETY: the caller's promise; memory of this frame.
+        unsafe {
+            pack(from.at, from.count, real, packed.at(), bytes)?;
+            if self.are_dense() {
+                return Ok(packed);
+            }
+            let copies = Copies::new(packed.count, self.extent);
+            unpack(
+                packed.at(),
+                bytes,
+                copies.at(),
+                copies.count as c_int,
+                self.real,
+            )?;
+            Ok(copies)
+        }
+    }
+
+    /// # Safety
+    /// The operand's memory.
+    unsafe fn scatter(&self, rt: &Runtime, copies: &Copies, to: Operand) -> Result<(), c_int> {
+        let (real, bytes) = (real_datatype(rt, to.datatype), copies.count * self.size);
+        // SAFETY: the caller's promise; memory of this frame.
+        unsafe {
+            if self.are_dense() {
+                return unpack(copies.at(), bytes, to.at, to.count, real);
+            }
+            let packed = Copies::new(copies.count, self.size);
+            pack(
+                copies.at(),
+                copies.count as c_int,
+                self.real,
+                packed.at(),
+                bytes,
+            )?;
+            unpack(packed.at(), bytes, to.at, to.count, real)
+        }
+    }
+
+    /// Copies elements, as many as both buffers have.
+    ///
+    /// # Errors
+    /// That of a real procedure.
+    ///
+    /// # Safety
+    /// The operands' memory.
+    pub unsafe fn copy(&self, rt: &Runtime, from: Operand, to: Operand) -> Result<(), c_int> {
+        match (self.in_place(from), self.in_place(to)) {
+            (Some(count), Some(room)) if self.are_dense() => {
+                let bytes = count.min(room) * self.size;
+                // SAFETY: the caller's promise.
+                unsafe { to.at.cast::<u8>().copy_from(from.at.cast(), bytes) };
+                Ok(())
+            }
+            // SAFETY: the caller's promise.
+            _ => unsafe { self.scatter(rt, &self.gather(rt, from)?, to) },
+        }
+    }
+
+    /// Combines each element of `into` with that of `from`.
+    ///
+    /// # Errors
+    /// That of a real procedure.
+    ///
+    /// # Safety
+    /// The operands' memory.
+    pub unsafe fn combine(
+        &self,
+        rt: &Runtime,
+        from: Operand,
+        into: Operand,
+        op: VirtOp,
+    ) -> Result<(), c_int> {
+        let reduce = |from: *const c_void, into: *mut c_void, count: usize| {
+            let count = c_int::try_from(count).map_err(|_| ERR_TYPE)?;
+            // SAFETY: so many elements at both addresses.
+            check(unsafe { real::PMPI_Reduce_local(from, into, count, self.real, real_op(rt, op)) })
+        };
+        // SAFETY: the caller's promise.
+        unsafe {
+            let copies = match self.in_place(from) {
+                Some(_) => None,
+                None => Some(self.gather(rt, from)?),
+            };
+            let origin = copies
+                .as_ref()
+                .map_or(from.at.cast_const(), |copies| copies.at());
+            match self.in_place(into) {
+                Some(count) => reduce(origin, into.at, count),
+                None => {
+                    let whole = self.gather(rt, into)?;
+                    reduce(origin, whole.at(), whole.count)?;
+                    self.scatter(rt, &whole, into)
+                }
+            }
+        }
+    }
+
+    /// Whether two elements are equal, which have no gaps.
+    ///
+    /// # Safety
+    /// An element at each address.
+    pub unsafe fn are_equal(&self, one: *const c_void, other: *const c_void) -> bool {
+        // SAFETY: the caller's promise.
+        let bytes =
+            |at: *const c_void| unsafe { std::slice::from_raw_parts(at.cast::<u8>(), self.size) };
+        bytes(one) == bytes(other)
+    }
+}
+
+fn check(rc: c_int) -> Result<(), c_int> {
+    if rc == SUCCESS { Ok(()) } else { Err(rc) }
+}
+
+/// # Safety
+/// As of `MPI_Pack`.
+unsafe fn pack(
+    from: *const c_void,
+    count: c_int,
+    datatype: RealDatatype,
+    to: *mut c_void,
+    bytes: usize,
+) -> Result<(), c_int> {
+    let (room, mut position) = (c_int::try_from(bytes).map_err(|_| ERR_TYPE)?, 0);
+    // SAFETY: the caller's promise.
+    check(unsafe {
+        real::PMPI_Pack(
+            from,
+            count,
+            datatype,
+            to,
+            room,
+            &mut position,
+            RealComm::world(),
+        )
+    })
+}
+
+/// # Safety
+/// As of `MPI_Unpack`.
+unsafe fn unpack(
+    from: *const c_void,
+    bytes: usize,
+    to: *mut c_void,
+    count: c_int,
+    datatype: RealDatatype,
+) -> Result<(), c_int> {
+    let (room, mut position) = (c_int::try_from(bytes).map_err(|_| ERR_TYPE)?, 0);
+    // SAFETY: the caller's promise.
+    check(unsafe {
+        real::PMPI_Unpack(
+            from,
+            room,
+            &mut position,
+            to,
+            count,
+            datatype,
+            RealComm::world(),
+        )
+    })
+}

@@ -1,0 +1,123 @@
+//! Reads the constructor of a real datatype.
+//!
+//! `MPI_Type_get_contents` (5.1.13) reports the constructor and its arguments.
+//! The contained datatypes in its answer are duplicates, so they are taken from the constructor's
+//! arguments instead.
+#![allow(unsafe_code)]
+
+use super::real_datatypes::{check, null_handle, null_real, virtual_of};
+use super::recipe::{Counts, Recipe};
+use crate::errors::ERR_INTERN;
+use crate::generated::real;
+use crate::handles::VirtDatatype;
+use crate::objects::Runtime;
+use std::ffi::c_int;
+use understudy_mpi::real_types::RealDatatype;
+
+/// Numbers of a constructor's arguments of each kind.
+#[derive(Default)]
+struct Envelope {
+    combiner: c_int,
+    integers: usize,
+    addresses: usize,
+    counts: usize,
+    datatypes: usize,
+}
+
+fn envelope(datatype: RealDatatype, counts: Counts) -> Result<Envelope, c_int> {
+    let (mut combiner, mut few, mut many) = (0, [0; 3], [0; 4]);
+    let count = |number: i64| usize::try_from(number).map_err(|_| ERR_INTERN);
+    if counts == Counts::Large {
+        let [integers, addresses, counts, datatypes] = &mut many;
+        // SAFETY: a datatype of ours, made by a library that has such procedures.
+        check(unsafe {
+            real::PMPI_Type_get_envelope_c(
+                datatype,
+                integers,
+                addresses,
+                counts,
+                datatypes,
+                &mut combiner,
+            )
+        })?;
+    } else {
+        let [integers, addresses, datatypes] = &mut few;
+        // SAFETY: a datatype of ours.
+        check(unsafe {
+            real::PMPI_Type_get_envelope(datatype, integers, addresses, datatypes, &mut combiner)
+        })?;
+        many = [few[0].into(), few[1].into(), 0, few[2].into()];
+    }
+    Ok(Envelope {
+        combiner,
+        integers: count(many[0])?,
+        addresses: count(many[1])?,
+        counts: count(many[2])?,
+        datatypes: count(many[3])?,
+    })
+}
+
+/// Reads a new real datatype's constructor and arguments.
+///
+/// `contained` are the datatypes from which it was made.
+pub(super) fn inspect(
+    rt: &Runtime,
+    datatype: RealDatatype,
+    contained: &[VirtDatatype],
+    counts: Counts,
+) -> Result<Recipe, c_int> {
+    let told = envelope(datatype, counts)?;
+    let bases = contained.get(..told.datatypes).ok_or(ERR_INTERN)?;
+    let mut recipe = Recipe {
+        combiner: told.combiner,
+        integers: vec![0; told.integers],
+        addresses: vec![0; told.addresses],
+        counts: vec![0; told.counts],
+        contained: bases.iter().map(|base| base.0 as u64).collect(),
+    };
+    let mut found = vec![RealDatatype(std::ptr::null_mut()); told.datatypes];
+    check(read_contents(datatype, &mut recipe, &mut found, counts))?;
+    for mut duplicate in found {
+        if virtual_of(rt, duplicate) == null_handle(rt)
+            && !duplicate.0.is_null()
+            && duplicate != null_real(rt)
+        {
+            // SAFETY: a duplicate that the real library has made for us.
+            unsafe { real::PMPI_Type_free(&mut duplicate) };
+        }
+    }
+    Ok(recipe)
+}
+
+/// Fills the arrays, whose lengths the real library has told.
+fn read_contents(
+    datatype: RealDatatype,
+    recipe: &mut Recipe,
+    found: &mut [RealDatatype],
+    counts: Counts,
+) -> c_int {
+    let [integers, addresses, large, datatypes] = [
+        recipe.integers.len(),
+        recipe.addresses.len(),
+        recipe.counts.len(),
+        found.len(),
+    ];
+    let (int, aint) = (
+        recipe.integers.as_mut_ptr(),
+        recipe.addresses.as_mut_ptr().cast::<isize>(),
+    );
+    let (count, found) = (recipe.counts.as_mut_ptr(), found.as_mut_ptr());
+    // SAFETY: arrays of these lengths.
+    unsafe {
+        if counts == Counts::Large {
+            let [integers, addresses, large, datatypes] =
+                [integers, addresses, large, datatypes].map(|length| length as i64);
+            return real::PMPI_Type_get_contents_c(
+                datatype, integers, addresses, large, datatypes, int, aint, count, found,
+            );
+        }
+        let [integers, addresses, datatypes] =
+            [integers, addresses, datatypes].map(|length| length as c_int);
+        real::PMPI_Type_get_contents(datatype, integers, addresses, datatypes, int, aint, found)
+    }
+}

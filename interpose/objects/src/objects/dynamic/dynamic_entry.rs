@@ -1,0 +1,42 @@
+//! The entry of ports in the table, and counts of spawned processes.
+
+use super::ports::Dynamic;
+use crate::objects::{Runtime, objects, objects_mut};
+use std::cell::{Ref, RefMut};
+
+/// Borrows the ports of this process.
+pub fn get(rt: &Runtime) -> Ref<'_, Dynamic> {
+    Ref::map(objects(rt), |all| &all.dynamic)
+}
+
+/// Borrows the ports of this process to change them.
+pub fn get_mut(rt: &Runtime) -> RefMut<'_, Dynamic> {
+    RefMut::map(objects_mut(rt), |all| &mut all.dynamic)
+}
+
+/// Records a capture of the present state.
+///
+/// Returns the number of spawns after which spawned processes may not go back any more, if it has
+/// grown.
+pub fn captured(rt: &Runtime) -> Option<u64> {
+    let (spawns, (_, settled)) = (get(rt).spawns, rt.spawns.get());
+    rt.spawns.set((spawns, settled));
+    (spawns > settled).then_some(spawns)
+}
+
+/// Records that this process has gone back, and returns its number of spawns there.
+pub fn went_back(rt: &Runtime) -> u64 {
+    let spawns = get(rt).spawns;
+    rt.spawns.set((spawns, spawns));
+    spawns
+}
+
+/// Records that the last capture is committed.
+///
+/// Returns the number of spawns after which spawned processes never go back any more, if it has
+/// grown.
+pub fn settled(rt: &Runtime) -> Option<u64> {
+    let (captured, settled) = rt.spawns.get();
+    rt.spawns.set((captured, captured.max(settled)));
+    (captured > settled).then_some(captured)
+}

@@ -1,0 +1,121 @@
+//! Error handlers in the table.
+
+use super::error_handler::{Action, Errhandler, Kind};
+use crate::errors::{ERR_ARG, SUCCESS};
+use crate::generated::HandleKind;
+use crate::handles::{Named, VirtErrhandler, VirtFile, named, virtual_handle};
+use crate::objects::lookup::{Predefined, created};
+use crate::objects::{Runtime, objects, objects_mut};
+use std::ffi::c_int;
+
+static NULL: Predefined = Predefined::new("ompi_mpi_errhandler_null");
+pub(super) static FATAL: Predefined = Predefined::new("ompi_mpi_errors_are_fatal");
+static ABORT: Predefined = Predefined::new("ompi_mpi_errors_abort");
+pub(super) static RETURN: Predefined = Predefined::new("ompi_mpi_errors_return");
+static THROW: Predefined = Predefined::new("ompi_mpi_errors_throw_exceptions");
+
+/// `MPI_ERRHANDLER_NULL` as the program knows it.
+pub fn null_handle(rt: &Runtime) -> VirtErrhandler {
+    VirtErrhandler(NULL.get(rt))
+}
+
+/// `MPI_FILE_NULL` as the program knows it.
+pub fn no_file(rt: &Runtime) -> VirtFile {
+    static NO_FILE: Predefined = Predefined::new("ompi_mpi_file_null");
+    VirtFile(NO_FILE.get(rt))
+}
+
+/// Returns the error handler of a newly opened file: that of `MPI_FILE_NULL`.
+pub fn default_of_files(rt: &Runtime) -> u64 {
+    objects(rt).file_errhandler
+}
+
+/// Returns the action of an error handler.
+///
+/// `None` for `MPI_ERRHANDLER_NULL` and for handles of no error handler.
+pub(super) fn action(rt: &Runtime, errhandler: VirtErrhandler) -> Option<Action> {
+    if let Some(index) = created(HandleKind::Errhandler, errhandler.0) {
+        return Some(Action::Call(objects(rt).errhandlers.get(index)?.function));
+    }
+    if !matches!(named(errhandler.0), Named::Predefined(_)) {
+        return None;
+    }
+    match errhandler.0 {
+        handle if handle == FATAL.get(rt) => Some(Action::Fatal),
+        handle if handle == ABORT.get(rt) => Some(Action::Abort),
+        handle if handle == RETURN.get(rt) => Some(Action::Return),
+        handle if handle == THROW.get(rt) => Some(Action::Throw),
+        _ => None,
+    }
+}
+
+/// Returns the kind of objects for which the program's error handler may be set.
+///
+/// `None` for other error handlers.
+pub(super) fn kind_of(rt: &Runtime, errhandler: VirtErrhandler) -> Option<Kind> {
+    let own = created(HandleKind::Errhandler, errhandler.0)?;
+    objects(rt).errhandlers.get(own).map(|own| own.kind)
+}
+
+/// True for an error handler that may be set for objects of a kind.
+pub fn is_of(rt: &Runtime, errhandler: VirtErrhandler, kind: Kind) -> bool {
+    action(rt, errhandler).is_some() && kind_of(rt, errhandler).is_none_or(|own| own == kind)
+}
+
+/// A new error handler that calls the function at this address of the user side.
+pub fn create(rt: &Runtime, kind: Kind, function: u64) -> VirtErrhandler {
+    collect(rt);
+    let index = objects_mut(rt).errhandlers.insert(Errhandler {
+        kind,
+        function,
+        handles: 1,
+    });
+    VirtErrhandler(virtual_handle(HandleKind::Errhandler, index))
+}
+
+/// Frees a handle of the program.
+///
+/// Predefined handles may be freed, since `MPI_Comm_get_errhandler` returns them.
+pub fn free(rt: &Runtime, errhandler: VirtErrhandler) -> c_int {
+    match created(HandleKind::Errhandler, errhandler.0) {
+        Some(index) => {
+            match objects_mut(rt).errhandlers.get_mut(index) {
+                Some(entry) if entry.handles > 0 => entry.handles -= 1,
+                _ => return ERR_ARG,
+            }
+            collect(rt);
+            SUCCESS
+        }
+        None => action(rt, errhandler).map_or(ERR_ARG, |_| SUCCESS),
+    }
+}
+
+/// Removes error handlers that the program has freed and nothing has any more (9.3.4).
+fn collect(rt: &Runtime) {
+    let mut all = objects_mut(rt);
+    let freed = all
+        .errhandlers
+        .iter()
+        .filter(|(_, entry)| entry.handles == 0);
+    let used = |index: u32| {
+        let handle = virtual_handle(HandleKind::Errhandler, index) as u64;
+        all.file_errhandler == handle
+            || all.files.iter().any(|(_, file)| file.errhandler == handle)
+            || all
+                .windows
+                .iter()
+                .any(|(_, window)| window.errhandler == handle)
+            || all
+                .sessions
+                .iter()
+                .any(|(_, session)| session.errhandler == handle)
+            || all.comms.iter().any(|(_, comm)| comm.errhandler == handle)
+    };
+    let unused: Vec<u32> = freed
+        .map(|(index, _)| index)
+        .filter(|&index| !used(index))
+        .collect();
+    for index in unused {
+        all.errhandlers.remove(index);
+    }
+}

@@ -1,0 +1,132 @@
+//! Error handlers of objects: set, get, called.
+#![allow(unsafe_code)]
+
+use super::errhandler_entries::{FATAL, RETURN, action, is_of, kind_of, no_file};
+use super::error_handler::{Action, Kind};
+use crate::abi;
+use crate::arch::{call_program, function_of};
+use crate::errors::{ERR_ARG, SUCCESS};
+use crate::generated::HandleKind;
+use crate::handles::{VirtComm, VirtErrhandler, VirtFile, VirtSession, VirtWin};
+use crate::objects::lookup::created;
+use crate::objects::{Runtime, comm, file, objects, objects_mut, session, window};
+use std::ffi::{c_int, c_void};
+use understudy_mpi::abi::Domain;
+
+/// Object on which errors are raised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Object {
+    Comm(VirtComm),
+    File(VirtFile),
+    /// `MPI_FILE_NULL`: errors without a file.
+    NoFile,
+    Win(VirtWin),
+    Session(VirtSession),
+    /// A communicator or a session that is being made, with this error handler.
+    New(VirtErrhandler),
+}
+
+impl Object {
+    fn kind(self, rt: &Runtime) -> Kind {
+        match self {
+            Object::New(errhandler) => kind_of(rt, errhandler).unwrap_or(Kind::Comm),
+            Object::Session(_) => Kind::Session,
+            Object::Comm(_) => Kind::Comm,
+            Object::File(_) | Object::NoFile => Kind::File,
+            Object::Win(_) => Kind::Win,
+        }
+    }
+
+    /// Returns the error handler that is set.
+    ///
+    /// Errors of files return unless the program says otherwise (14.7).
+    fn errhandler(self, rt: &Runtime) -> VirtErrhandler {
+        let (handle, default) = match self {
+            Object::Comm(comm) => (comm::errhandler(rt, comm), &FATAL),
+            Object::File(file) => (
+                file::get(rt, file).map_or(0, |file| file.errhandler),
+                &RETURN,
+            ),
+            Object::NoFile => (objects(rt).file_errhandler, &RETURN),
+            Object::Win(win) => (window::errhandler(rt, win), &FATAL),
+            Object::Session(session) => (session::errhandler(rt, session), &FATAL),
+            Object::New(errhandler) => (errhandler.0 as u64, &FATAL),
+        };
+        match handle {
+            0 => VirtErrhandler(default.get(rt)),
+            handle => VirtErrhandler(handle as *mut c_void),
+        }
+    }
+
+    /// Returns the action that follows an error.
+    pub fn action(self, rt: &Runtime) -> Action {
+        action(rt, self.errhandler(rt)).unwrap_or(Action::Fatal)
+    }
+
+    /// Sets the error handler, if it is one of this kind.
+    pub fn set(self, rt: &Runtime, errhandler: VirtErrhandler) -> c_int {
+        if !is_of(rt, errhandler, self.kind(rt)) {
+            return ERR_ARG;
+        }
+        match self {
+            Object::Comm(comm) => comm::set_errhandler(rt, comm, errhandler.0 as u64),
+            Object::File(file) => {
+                if let Some(mut file) = file::get_mut(rt, file) {
+                    file.errhandler = errhandler.0 as u64;
+                }
+            }
+            Object::NoFile => objects_mut(rt).file_errhandler = errhandler.0 as u64,
+            Object::Win(win) => {
+                if let Some(mut window) = window::get_mut(rt, win) {
+                    window.errhandler = errhandler.0 as u64;
+                }
+            }
+            Object::Session(session) => {
+                if let Some(mut session) = session::get_mut(rt, session) {
+                    session.errhandler = errhandler.0 as u64;
+                }
+            }
+            Object::New(_) => {}
+        }
+        SUCCESS
+    }
+
+    /// Returns one more handle of the object's error handler.
+    pub fn get(self, rt: &Runtime) -> VirtErrhandler {
+        let handle = self.errhandler(rt);
+        if let Some(index) = created(HandleKind::Errhandler, handle.0)
+            && let Some(entry) = objects_mut(rt).errhandlers.get_mut(index)
+        {
+            entry.handles += 1;
+        }
+        handle
+    }
+
+    /// Calls an error handler of the program for an error.
+    pub fn call(self, rt: &Runtime, function: u64, mut code: c_int) {
+        let mut handle = match self {
+            Object::Comm(comm) => abi::for_program(rt, HandleKind::Comm, comm.0 as u64),
+            Object::File(file) => abi::for_program(rt, HandleKind::File, file.0 as u64),
+            Object::NoFile => abi::for_program(rt, HandleKind::File, no_file(rt).0 as u64),
+            Object::Win(win) => abi::for_program(rt, HandleKind::Win, win.0 as u64),
+            Object::Session(session) => abi::for_program(rt, HandleKind::Session, session.0 as u64),
+            Object::New(_) if self.kind(rt) == Kind::Session => {
+                abi::for_program(rt, HandleKind::Session, session::null_handle(rt).0 as u64)
+            }
+            Object::New(_) => {
+                abi::for_program(rt, HandleKind::Comm, comm::null_handle(rt).0 as u64)
+            }
+        };
+        code = abi::integer_for_program(Domain::ErrorCode, code);
+        // SAFETY: a handler called by the program runs.
+        // Its function takes pointers to a handle and a code.
+        // The further arguments are not to be looked at (9.3.1).
+        unsafe {
+            let (address, context) = function_of(function);
+            call_program(
+                address,
+                [&raw mut handle as u64, &raw mut code as u64, 0, 0, context],
+            );
+        };
+    }
+}

@@ -1,0 +1,113 @@
+//! Open files in the table, and their descriptors.
+
+use super::layout::Layout;
+use super::open_file::{File, mode};
+use crate::generated::HandleKind;
+use crate::handles::{VirtFile, virtual_handle};
+use crate::objects::lookup::created;
+use crate::objects::{Runtime, objects, objects_mut};
+use crate::user;
+use std::cell::{Ref, RefMut};
+use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+/// None is open here any more.
+pub fn forget_open(rt: &Runtime) {
+    rt.files.set(BTreeMap::new());
+}
+
+/// The program's handle of the file with this index.
+pub fn handle(index: u32) -> VirtFile {
+    VirtFile(virtual_handle(HandleKind::File, index))
+}
+
+/// The index of an open file.
+pub fn index(rt: &Runtime, file: VirtFile) -> Option<u32> {
+    created(HandleKind::File, file.0).filter(|&index| objects(rt).files.get(index).is_some())
+}
+
+/// The entry of an open file.
+pub fn get(rt: &Runtime, file: VirtFile) -> Option<Ref<'_, File>> {
+    let index = created(HandleKind::File, file.0)?;
+    Ref::filter_map(objects(rt), |all| all.files.get(index)).ok()
+}
+
+/// Borrows the entry of an open file to change it.
+pub fn get_mut(rt: &Runtime, file: VirtFile) -> Option<RefMut<'_, File>> {
+    let index = created(HandleKind::File, file.0)?;
+    RefMut::filter_map(objects_mut(rt), |all| all.files.get_mut(index)).ok()
+}
+
+/// Enters an open file.
+pub fn enter(rt: &Runtime, file: File, descriptor: std::fs::File) -> VirtFile {
+    let index = objects_mut(rt).files.insert(file);
+    keep(rt, index, Arc::new(descriptor));
+    handle(index)
+}
+
+/// Takes a file out of the table, and closes it.
+pub fn remove(rt: &Runtime, file: VirtFile) -> Option<File> {
+    let index = created(HandleKind::File, file.0)?;
+    rt.files.borrow_mut().remove(&index);
+    objects_mut(rt).files.remove(index)
+}
+
+/// Opens a file that exists.
+///
+/// A file that is only written is opened for reading as well, if that is permitted: its old bytes
+/// are kept.
+pub fn open(path: &Path, mode: i32) -> io::Result<std::fs::File> {
+    let open = |read, write| OpenOptions::new().read(read).write(write).open(path);
+    if mode & mode::RDONLY != 0 {
+        return open(true, false);
+    }
+    match open(true, true) {
+        Err(error)
+            if error.kind() == io::ErrorKind::PermissionDenied && mode & mode::WRONLY != 0 =>
+        {
+            open(false, true)
+        }
+        other => other,
+    }
+}
+
+pub(super) fn keep(rt: &Runtime, index: u32, descriptor: Arc<std::fs::File>) {
+    user::also_written_file(rt, &descriptor);
+    rt.files.borrow_mut().entry(index).or_default().descriptor = Some(descriptor);
+}
+
+/// The descriptor of an open file.
+pub fn descriptor(rt: &Runtime, file: VirtFile) -> io::Result<Arc<std::fs::File>> {
+    let index = created(HandleKind::File, file.0).unwrap_or(u32::MAX);
+    if let Some(descriptor) = rt
+        .files
+        .borrow()
+        .get(&index)
+        .and_then(|here| here.descriptor.clone())
+    {
+        return Ok(descriptor);
+    }
+    let (path, mode) = match get(rt, file) {
+        Some(file) => (file.path().to_owned(), file.mode),
+        None => return Err(io::ErrorKind::NotFound.into()),
+    };
+    let descriptor = Arc::new(open(&path, mode)?);
+    keep(rt, index, Arc::clone(&descriptor));
+    Ok(descriptor)
+}
+
+/// Returns the layout of a file's view, if it was computed.
+pub fn layout(rt: &Runtime, file: VirtFile) -> Option<Arc<Layout>> {
+    let index = created(HandleKind::File, file.0)?;
+    rt.files.borrow().get(&index)?.layout.clone()
+}
+
+/// Notes the layout; `None`: there is another view.
+pub fn set_layout(rt: &Runtime, file: VirtFile, layout: Option<Arc<Layout>>) {
+    if let Some(index) = created(HandleKind::File, file.0) {
+        rt.files.borrow_mut().entry(index).or_default().layout = layout;
+    }
+}

@@ -1,0 +1,146 @@
+//! Open files at a cut and after a rollback.
+
+use super::file_entries::{keep, open};
+use super::local_file::LocalFile;
+use super::open_file::{File, Pointer};
+use super::pointer;
+use crate::generated::HandleKind;
+use crate::handles::VirtComm;
+use crate::objects::lookup::created;
+use crate::objects::{Objects, Runtime, Slots, comm, objects, objects_mut};
+use crate::{user, world};
+use std::collections::BTreeSet;
+use std::ffi::c_void;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use understudy_catalogue::message;
+use understudy_formats::private::in_memory;
+use understudy_numbers::{ProcessNumber, Worker};
+
+/// A file could not be saved, or not be brought back.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {error}", path.display())]
+pub struct Failed {
+    path: PathBuf,
+    error: io::Error,
+}
+
+impl Failed {
+    fn of(path: &Path) -> impl FnOnce(io::Error) -> Failed + use<> {
+        let path = path.to_owned();
+        |error| Failed { path, error }
+    }
+}
+
+/// True if this worker is the first of those that have a file open.
+///
+/// The first one acts for all.
+fn is_first(comms: &Slots<comm::Comm>, file: &File, me: Worker) -> bool {
+    let comm =
+        created(HandleKind::Comm, file.comm as *mut c_void).and_then(|index| comms.get(index));
+    comm.is_some_and(|comm| comm.members.first() == Some(&me))
+}
+
+/// True if all open files have names, by which they could be opened again.
+///
+/// Logs a message if not.
+pub fn have_names(rt: &Runtime) -> bool {
+    let (all, open) = (objects(rt), rt.files.borrow());
+    let nameless =
+        |here: &LocalFile| here.descriptor.as_ref().map(|it| user::name_of_open(it)) == Some(None);
+    let Some((&index, _)) = open.iter().find(|(_, here)| nameless(here)) else {
+        return true;
+    };
+    if let Some(file) = all.files.get(index)
+        && is_first(&all.comms, file, world::worker(rt))
+        && !rt.nameless_told.replace(true)
+    {
+        log::warn!("{}", message::mpi_file_without_name(file.path().display()));
+    }
+    false
+}
+
+/// Records the names of the files and the positions of their shared pointers.
+///
+/// Called at a cut, while all processes stand still.
+///
+/// # Errors
+/// A pointer cannot be read.
+pub fn note(rt: &Runtime) -> Result<(), Failed> {
+    let me = world::worker(rt);
+    let mut all = objects_mut(rt);
+    let Objects { files, comms, .. } = &mut *all;
+    for (index, file) in files.iter_mut() {
+        let open = rt
+            .files
+            .borrow()
+            .get(&index)
+            .and_then(|here| here.descriptor.clone());
+        if let Some(path) = open.and_then(|open| user::name_of_open(&open)) {
+            file.path = path.into_os_string().into_vec();
+        }
+        file.pointer = match is_first(comms, file, me) {
+            true => pointer::at_cut(file).map_err(Failed::of(file.shared_path()))?,
+            false => Pointer::Others,
+        };
+    }
+    Ok(())
+}
+
+/// Opens the files again, and restores the shared pointers.
+///
+/// Called after a rollback, when all effects on files are undone.
+///
+/// # Errors
+/// A file cannot be opened, or a pointer not be restored.
+pub fn put_back(rt: &Runtime) -> Result<(), Failed> {
+    let files: Vec<(u32, File)> = objects(rt)
+        .files
+        .iter()
+        .map(|(index, file)| (index, file.clone()))
+        .collect();
+    for (index, file) in files {
+        let opened = open(file.path(), file.mode).map_err(Failed::of(file.path()))?;
+        keep(rt, index, Arc::new(opened));
+        pointer::put_back(&file).map_err(Failed::of(file.shared_path()))?;
+    }
+    Ok(())
+}
+
+/// Checks that workers which share a pointer in memory are on one node.
+///
+/// `players` play the workers.
+///
+/// # Errors
+/// They are on several nodes.
+pub fn check_nodes(rt: &Runtime, players: &[ProcessNumber]) -> Result<(), Failed> {
+    let in_memory = in_memory();
+    let is_apart = |file: &&File| {
+        file.shared_path().starts_with(&in_memory) && !is_on_one_node(rt, file.comm(), players)
+    };
+    let files: Vec<File> = objects(rt)
+        .files
+        .iter()
+        .map(|(_, file)| file.clone())
+        .collect();
+    files.iter().find(is_apart).map_or(Ok(()), |file| {
+        let why =
+            "its shared pointer is in memory, and those who share it would be on several nodes";
+        Err(Failed::of(file.path())(io::Error::other(why)))
+    })
+}
+
+/// True if all members of a communicator are on one node.
+///
+/// `players` play the workers.
+pub fn is_on_one_node(rt: &Runtime, comm: VirtComm, players: &[ProcessNumber]) -> bool {
+    let world = world::get(rt);
+    let members = comm::members(rt, comm).unwrap_or_default();
+    let nodes: BTreeSet<u64> = members
+        .iter()
+        .map(|it| world.nodes[players[it.index()].index()])
+        .collect();
+    nodes.len() < 2
+}

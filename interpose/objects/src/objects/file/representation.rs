@@ -1,0 +1,76 @@
+//! Data representations that the program has registered (MPI 4.1, 14.5.3).
+//!
+//! A library that is initialised again has none, so each one is registered again.
+//! Open MPI keeps a name even if it reports an error, so refused registrations count too.
+#![allow(unsafe_code)]
+
+use super::registered::Registered;
+use crate::errors::ERR_INTERN;
+use crate::generated::callbacks::{DatarepConversionFn, DatarepExtentFn};
+use crate::generated::real;
+use crate::objects::rebuild_error::log_not_rebuilt;
+use crate::objects::{Runtime, objects, objects_mut};
+use std::ffi::{CStr, c_char, c_int, c_void};
+use understudy_mpi::real_types::RealDatatype;
+
+/// Stands in for the program's conversion function, which no library calls.
+unsafe extern "C" fn convert(
+    _userbuf: *mut c_void,
+    _datatype: RealDatatype,
+    _count: c_int,
+    _filebuf: *mut c_void,
+    _position: i64,
+    _extra_state: *mut c_void,
+) -> c_int {
+    ERR_INTERN
+}
+
+/// Stands in for the program's extent function, which no library calls.
+unsafe extern "C" fn extent(
+    _datatype: RealDatatype,
+    _extent: *mut isize,
+    _extra_state: *mut c_void,
+) -> c_int {
+    ERR_INTERN
+}
+
+/// Registers a representation with the library, and returns the library's code.
+///
+/// # Safety
+/// `name` must be a C string or null.
+pub unsafe fn register_real(name: *const c_char, [read, write, measure]: [bool; 3]) -> c_int {
+    let conversion =
+        |given: bool| -> DatarepConversionFn<RealDatatype> { given.then_some(convert as _) };
+    let measure: DatarepExtentFn<RealDatatype> = measure.then_some(extent as _);
+    let extra_state = std::ptr::null_mut();
+    // SAFETY: handed on to the caller.
+    unsafe {
+        real::PMPI_Register_datarep(
+            name,
+            conversion(read),
+            conversion(write),
+            measure,
+            extra_state,
+        )
+    }
+}
+
+/// Records a registration and the library's answer, unless an equal one is recorded.
+pub fn record(rt: &Runtime, name: &CStr, given: [bool; 3], code: c_int) {
+    let all = &mut objects_mut(rt).representations;
+    if all.iter().all(|it| (&*it.name, it.given) != (name, given)) {
+        let name = name.to_owned();
+        all.push(Registered { name, given, code });
+    }
+}
+
+/// Registers all recorded representations with a library that was initialised again.
+pub fn rebuild(rt: &Runtime) {
+    for one in &objects(rt).representations {
+        // SAFETY: a C string.
+        let code = unsafe { register_real(one.name.as_ptr(), one.given) };
+        if code != one.code {
+            log_not_rebuilt(&format!("data representation {:?}", one.name), code);
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! Groups (MPI 4.1, 7.3): lists of workers, and of processes that they have spawned. All that is
+//! local the layer computes itself; a real group stands beside one whose members can be reached.
+
+mod group_entries;
+mod group_members;
+
+pub use group_entries::{
+    ERR_GROUP, create, empty_handle, free, index, members, null_handle, rebuild, release_all,
+    session,
+};
+pub use group_members::{
+    Comparison, Group, compare, difference, excl, expand, incl, intersection, translate, union,
+};

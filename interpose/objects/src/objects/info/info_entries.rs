@@ -1,0 +1,125 @@
+//! Info objects in the table, and the real objects beside them.
+#![allow(unsafe_code)]
+
+use super::info_pairs::Info;
+use crate::errors::SUCCESS;
+use crate::generated::{HandleKind, real};
+use crate::handles::{self, VirtInfo, real_info};
+use crate::objects::comm::hints;
+use crate::objects::lookup::{Predefined, created};
+use crate::objects::rebuild_error::log_not_rebuilt;
+use crate::objects::{Runtime, objects, objects_mut};
+use std::cell::RefMut;
+use std::ffi::{CString, c_int};
+use understudy_catalogue::message;
+use understudy_mpi::real_types::RealInfo;
+
+pub const ERR_INFO: c_int = 34;
+static NULL: Predefined = Predefined::new("ompi_mpi_info_null");
+
+/// `MPI_INFO_NULL` as the program knows it.
+pub fn null_handle(rt: &Runtime) -> VirtInfo {
+    VirtInfo(NULL.get(rt))
+}
+
+/// The index of a created info object.
+pub fn index(rt: &Runtime, info: VirtInfo) -> Option<u32> {
+    created(HandleKind::Info, info.0).filter(|&index| objects(rt).infos.get(index).is_some())
+}
+
+/// The entry of a created info object.
+pub fn get_mut(rt: &Runtime, info: VirtInfo) -> Option<RefMut<'_, Info>> {
+    let index = created(HandleKind::Info, info.0)?;
+    RefMut::filter_map(objects_mut(rt), |all| all.infos.get_mut(index)).ok()
+}
+
+/// Enters a real info object, which becomes ours.
+pub fn adopt(rt: &Runtime, real: RealInfo) -> VirtInfo {
+    let pairs = hints::pairs(real);
+    let index = objects_mut(rt).infos.insert(Info { pairs });
+    handles::set_real(rt, HandleKind::Info, index, real.0);
+    VirtInfo(handles::virtual_handle(HandleKind::Info, index))
+}
+
+/// A new info object with these keys and values.
+pub fn create(rt: &Runtime, pairs: &[(Vec<u8>, Vec<u8>)]) -> Result<VirtInfo, c_int> {
+    make(
+        rt,
+        &Info {
+            pairs: pairs.to_vec(),
+        },
+    )
+    .map(|it| adopt(rt, it))
+}
+
+/// Keys and values of an info object; none of the null handle.
+pub fn pairs(rt: &Runtime, info: VirtInfo) -> Vec<(Vec<u8>, Vec<u8>)> {
+    get_mut(rt, info).map_or_else(Vec::new, |info| info.pairs.clone())
+}
+
+/// Frees an info object.
+pub fn free(rt: &Runtime, info: VirtInfo) -> c_int {
+    let Some(index) = index(rt, info) else {
+        return ERR_INFO;
+    };
+    objects_mut(rt).infos.remove(index);
+    drop_real(rt, index)
+}
+
+fn drop_real(rt: &Runtime, index: u32) -> c_int {
+    let mut info = real_info(
+        rt,
+        VirtInfo(handles::virtual_handle(HandleKind::Info, index)),
+    );
+    handles::set_real(rt, HandleKind::Info, index, std::ptr::null_mut());
+    if info.0.is_null() {
+        return SUCCESS;
+    }
+    // SAFETY: an info object of ours.
+    unsafe { real::PMPI_Info_free(&mut info) }
+}
+
+/// A real info object with these pairs.
+pub fn make(rt: &Runtime, info: &Info) -> Result<RealInfo, c_int> {
+    let mut new = hints::null_info(rt);
+    // SAFETY: the info object is ours, and keys and values are C strings.
+    unsafe {
+        match real::PMPI_Info_create(&mut new) {
+            SUCCESS => (),
+            rc => return Err(rc),
+        }
+        for (key, value) in &info.pairs {
+            let (Ok(name), Ok(text)) =
+                (CString::new(key.as_slice()), CString::new(value.as_slice()))
+            else {
+                continue;
+            };
+            let rc = real::PMPI_Info_set(new, name.as_ptr(), text.as_ptr());
+            if rc != SUCCESS {
+                log::warn!(
+                    "{}",
+                    message::info_not_rebuilt(understudy_mpi::error::text(rc))
+                );
+            }
+        }
+    }
+    Ok(new)
+}
+
+/// Frees all real info objects.
+pub fn release_all(rt: &Runtime) {
+    let all: Vec<u32> = objects(rt).infos.iter().map(|(index, _)| index).collect();
+    for index in all {
+        drop_real(rt, index);
+    }
+}
+
+/// Makes the real info objects from their recipes.
+pub fn rebuild(rt: &Runtime) {
+    for (index, info) in objects(rt).infos.iter() {
+        match make(rt, info) {
+            Ok(real) => handles::set_real(rt, HandleKind::Info, index, real.0),
+            Err(rc) => log_not_rebuilt(&format!("info object {index}"), rc),
+        }
+    }
+}

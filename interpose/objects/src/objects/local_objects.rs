@@ -1,0 +1,32 @@
+//! All objects of this process: replaced at a rollback.
+//!
+//! Objects that need no communication are made again here.
+
+use super::tables::{Objects, Runtime};
+use super::{comm, datatype, file, group, info, op, session, tool};
+
+/// Replaces all objects by saved ones; the real handles are stale until they are rebuilt.
+pub fn replace(rt: &Runtime, saved: Objects) {
+    rt.objects.set(saved);
+    rt.forget_recent_part();
+    comm::forget_recent(rt);
+    file::forget_open(rt);
+    session::tell(rt);
+}
+
+/// Releases the real objects that are local to this process, before [`replace`].
+pub fn release_local(rt: &Runtime) {
+    group::release_all(rt);
+    datatype::release_all(rt);
+    op::release_all(rt);
+    info::release_all(rt);
+    tool::forget_reals(rt);
+}
+
+/// Makes the real objects that need no communication from their recipes.
+pub fn rebuild_local(rt: &Runtime) {
+    info::rebuild(rt);
+    datatype::rebuild(rt);
+    op::rebuild(rt);
+    file::representation::rebuild(rt);
+}

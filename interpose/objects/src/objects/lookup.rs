@@ -1,0 +1,132 @@
+//! From the program's handles to the entries of the tables, and Fortran's numbers for them (MPI
+//! 4.1, 19.3.4).
+
+use crate::generated::HandleKind;
+pub use crate::handles::created;
+use crate::handles::{Named, Runtime, named, predefined_handle, predefined_of, virtual_handle};
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Fortran's number of the first created object; those of predefined ones are the real library's, which are below in Open MPI, …
+const FORTRAN_BASE: c_int = 1_000_000;
+/// … and from here on in MPICH, whose numbers are its handles (`MPI_COMM_NULL` is the least).
+const FORTRAN_END: c_int = 0x400_0000;
+/// Fortran's number of what is no handle, as in the real library.
+const FORTRAN_INVALID: c_int = -1;
+
+/// Fortran's number of a handle; `real` gives it for a predefined one.
+pub fn to_fortran(kind: HandleKind, handle: *mut c_void, real: impl FnOnce() -> c_int) -> c_int {
+    match named(handle) {
+        Named::Created(_) => created(kind, handle)
+            .and_then(|index| c_int::try_from(index).ok()?.checked_add(FORTRAN_BASE))
+            .filter(|&number| number < FORTRAN_END)
+            .unwrap_or(FORTRAN_INVALID),
+        Named::Predefined(_) => real(),
+        Named::Nothing => FORTRAN_INVALID,
+    }
+}
+
+/// The inverse; null, as in the real library, for a number of nothing.
+pub fn from_fortran(
+    rt: &Runtime,
+    kind: HandleKind,
+    number: c_int,
+    exists: impl FnOnce(u32) -> bool,
+    real: impl FnOnce() -> *mut c_void,
+) -> *mut c_void {
+    if !(FORTRAN_BASE..FORTRAN_END).contains(&number) {
+        return predefined_of(rt, real()).unwrap_or(std::ptr::null_mut());
+    }
+    let index = (number - FORTRAN_BASE) as u32;
+    if exists(index) {
+        virtual_handle(kind, index)
+    } else {
+        std::ptr::null_mut()
+    }
+}
+
+/// A predefined handle by the name of its data symbol, looked up once.
+pub struct Predefined {
+    name: &'static str,
+    address: AtomicUsize,
+}
+
+impl Predefined {
+    /// The handle of the object `name`.
+    pub const fn new(name: &'static str) -> Predefined {
+        Predefined {
+            name,
+            address: AtomicUsize::new(0),
+        }
+    }
+
+    #[inline]
+    pub fn get(&self, rt: &Runtime) -> *mut c_void {
+        match self.address.load(Ordering::Relaxed) {
+            0 => self.look_up(rt),
+            address => address as *mut c_void,
+        }
+    }
+
+    #[cold]
+    fn look_up(&self, rt: &Runtime) -> *mut c_void {
+        let address = predefined_handle(rt, self.name);
+        self.address.store(address as usize, Ordering::Relaxed);
+        address
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{created, from_fortran, to_fortran};
+    use crate::generated::HandleKind;
+    use crate::handles::Runtime;
+    use crate::handles::virtual_handle;
+
+    #[test]
+    fn created_handles_are_of_one_kind() {
+        let handle = virtual_handle(HandleKind::Group, 7);
+        assert_eq!(created(HandleKind::Group, handle), Some(7));
+        assert_eq!(created(HandleKind::Op, handle), None);
+        assert_eq!(
+            created(HandleKind::Group, handle.wrapping_byte_add(8)),
+            None
+        );
+    }
+
+    #[test]
+    fn fortran_numbers_go_there_and_back() {
+        let rt = &Runtime::new();
+        let handle = virtual_handle(HandleKind::Op, 41);
+        assert_eq!(
+            to_fortran(HandleKind::Op, handle, || unreachable!()),
+            1_000_041
+        );
+        assert_eq!(
+            from_fortran(
+                rt,
+                HandleKind::Op,
+                1_000_041,
+                |index| index == 41,
+                || unreachable!()
+            ),
+            handle
+        );
+        assert!(
+            from_fortran(rt, HandleKind::Op, 1_000_041, |_| false, || unreachable!()).is_null()
+        );
+        // MPICH's numbers of predefined handles are greater, and asked for.
+        let mpich = 0x5800_0003;
+        let asked = std::cell::Cell::new(false);
+        let real = || {
+            asked.set(true);
+            std::ptr::null_mut()
+        };
+        assert!(from_fortran(rt, HandleKind::Op, mpich, |_| true, real).is_null() && asked.get());
+        assert_eq!(to_fortran(HandleKind::Info, handle, || unreachable!()), -1);
+        assert_eq!(
+            to_fortran(HandleKind::Op, std::ptr::null_mut(), || unreachable!()),
+            -1
+        );
+    }
+}

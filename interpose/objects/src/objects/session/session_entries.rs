@@ -1,0 +1,103 @@
+//! Sessions in the table, and their process sets.
+
+use super::world_model::{Session, WorldModel, publish};
+use crate::generated::HandleKind;
+use crate::handles::{VirtErrhandler, VirtSession, virtual_handle};
+use crate::objects::lookup::{Predefined, created};
+use crate::objects::{Objects, Runtime, comm, objects, objects_mut};
+use std::cell::RefMut;
+use std::ffi::{CStr, c_int};
+use understudy_numbers::Worker;
+
+pub const ERR_SESSION: c_int = 78;
+
+/// The process sets, which any implementation has (11.3.2).
+pub const SETS: [&CStr; 2] = [WORLD, SELF];
+const WORLD: &CStr = c"mpi://WORLD";
+const SELF: &CStr = c"mpi://SELF";
+
+/// `MPI_SESSION_NULL` as the program knows it.
+pub fn null_handle(rt: &Runtime) -> VirtSession {
+    static NULL: Predefined = Predefined::new("ompi_mpi_instance_null");
+    VirtSession(NULL.get(rt))
+}
+
+/// The index of a session.
+pub fn index(rt: &Runtime, session: VirtSession) -> Option<u32> {
+    created(HandleKind::Session, session.0)
+        .filter(|&index| objects(rt).sessions.get(index).is_some())
+}
+
+/// The entry of a session, to be changed.
+pub fn get_mut(rt: &Runtime, session: VirtSession) -> Option<RefMut<'_, Session>> {
+    let index = created(HandleKind::Session, session.0)?;
+    RefMut::filter_map(objects_mut(rt), |all| all.sessions.get_mut(index)).ok()
+}
+
+/// The program's handle of the error handler; 0: the default.
+pub fn errhandler(rt: &Runtime, session: VirtSession) -> u64 {
+    get_mut(rt, session).map_or(0, |session| session.errhandler)
+}
+
+fn handle(index: u32) -> VirtSession {
+    VirtSession(virtual_handle(HandleKind::Session, index))
+}
+
+pub fn create(rt: &Runtime, errhandler: VirtErrhandler) -> VirtSession {
+    let errhandler = errhandler.0 as u64;
+    let index = objects_mut(rt).sessions.insert(Session { errhandler });
+    tell(rt);
+    handle(index)
+}
+
+/// The only session there is.
+pub fn first(rt: &Runtime) -> Option<VirtSession> {
+    objects(rt)
+        .sessions
+        .iter()
+        .next()
+        .map(|(index, _)| handle(index))
+}
+
+/// Removes a session.
+///
+/// Objects that come from it and should be gone do not come from the next session that gets its
+/// handle.
+pub fn remove(rt: &Runtime, index: u32) {
+    forget(&mut objects_mut(rt), index);
+    tell(rt);
+}
+
+fn forget(all: &mut Objects, index: u32) {
+    let own = handle(index).0 as u64;
+    all.sessions.remove(index);
+    let comms = all.comms.iter_mut().map(|(_, comm)| &mut comm.session);
+    let groups = all.groups.iter_mut().map(|(_, group)| &mut group.session);
+    for session in comms.chain(groups).filter(|session| **session == own) {
+        *session = 0;
+    }
+}
+
+/// Notes what has become of the World Model.
+pub fn set_world_model(rt: &Runtime, model: WorldModel) {
+    objects_mut(rt).world_model = model;
+    tell(rt);
+}
+
+/// Tells other threads what is in the table.
+pub fn tell(rt: &Runtime) {
+    let all = objects(rt);
+    publish(all.world_model, all.sessions.iter().count());
+}
+
+/// Returns the members of a process set; `None` for another name.
+///
+/// Scheme and authority of a URI have no case.
+pub fn members(rt: &Runtime, set: &CStr) -> Option<Vec<Worker>> {
+    let is = |name: &CStr| set.to_bytes().eq_ignore_ascii_case(name.to_bytes());
+    match set {
+        _ if is(WORLD) => comm::members(rt, comm::world_handle(rt)),
+        _ if is(SELF) => comm::members(rt, comm::self_handle(rt)),
+        _ => None,
+    }
+}

@@ -1,0 +1,66 @@
+//! Handles of the tool interface: the program's, and the library's behind them.
+#![allow(unsafe_code)]
+
+use std::ffi::c_void;
+use std::ptr::null_mut;
+
+/// The real handles, by index, and what the library is.
+pub struct Reals {
+    pub(super) cvars: Vec<*mut c_void>,
+    pub(super) sessions: Vec<*mut c_void>,
+    pub(super) pvars: Vec<*mut c_void>,
+    /// True if the library's interface is initialised.
+    ///
+    /// `was_open`: it was so before MPI_Init, where every generation begins.
+    pub(super) is_open: bool,
+    pub(super) was_open: bool,
+    /// True if the message of [`check_communicators`](super::written::check_communicators) was logged.
+    pub(super) is_older_told: bool,
+}
+
+impl Reals {
+    /// At the start of the process.
+    pub const START: Reals = Reals {
+        cvars: Vec::new(),
+        sessions: Vec::new(),
+        pvars: Vec::new(),
+        is_open: false,
+        was_open: false,
+        is_older_told: false,
+    };
+}
+
+// SAFETY: addresses that only the real library follows.
+unsafe impl Send for Reals {}
+
+/// Kind of a handle of the tool interface.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Of {
+    Cvar = 0,
+    Session = 1,
+    Pvar = 2,
+    /// The enumeration of a control variable, by its index.
+    CvarEnum = 3,
+    /// The enumeration of a performance variable, by its index.
+    PvarEnum = 4,
+}
+
+/// Behind the virtual handles of MPI objects; never mapped either.
+const BASE: usize = 0x1e20_0000_0000;
+
+pub fn handle(of: Of, index: u32) -> *mut c_void {
+    (BASE + ((of as usize) << 36) + ((index as usize) << 4)) as *mut c_void
+}
+
+/// The index behind a handle of the program's.
+pub fn index(of: Of, given: *mut c_void) -> Option<u32> {
+    let offset = (given as usize).wrapping_sub(handle(of, 0) as usize);
+    (offset < 1 << 36 && offset.is_multiple_of(16)).then_some((offset >> 4) as u32)
+}
+
+pub(super) fn place(list: &mut Vec<*mut c_void>, index: u32, real: *mut c_void) {
+    if list.len() <= index as usize {
+        list.resize(index as usize + 1, null_mut());
+    }
+    list[index as usize] = real;
+}

@@ -1,0 +1,265 @@
+//! The library's tool interface: variables, and handles of them.
+#![allow(unsafe_code)]
+
+use super::tool_handles::{Of, handle, index, place};
+use super::tool_variables::{Cvar, Pvar};
+use crate::abi;
+use crate::errors::{SUCCESS, succeeded};
+use crate::generated::real;
+use crate::handles::{
+    VirtComm, VirtDatatype, VirtInfo, VirtOp, predefined_handle, real_comm, real_datatype,
+    real_info, real_op,
+};
+use crate::objects::{Runtime, objects};
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ptr::null_mut;
+use understudy_mpi::call::Apart;
+use understudy_mpi::real_types::RealDatatype;
+
+pub const NOT_INITIALIZED: c_int = 55;
+pub const INVALID_HANDLE: c_int = 59;
+pub const INVALID_SESSION: c_int = 62;
+pub const NO_STARTSTOP: c_int = 65;
+pub const NO_WRITE: c_int = 66;
+const INVALID: c_int = 72;
+pub const ALL: *mut c_void = usize::MAX as *mut c_void;
+
+/// Names are cut to this length.
+const NAME: usize = 512;
+
+/// The real handle; null if there is none.
+pub fn real_of(rt: &Runtime, of: Of, given: *mut c_void) -> *mut c_void {
+    let reals = rt.tools.borrow();
+    let list = match of {
+        Of::Cvar => &reals.cvars,
+        Of::Session => &reals.sessions,
+        Of::Pvar => &reals.pvars,
+        Of::CvarEnum | Of::PvarEnum => return null_mut(),
+    };
+    let real = index(of, given).and_then(|index| list.get(index as usize).copied());
+    real.unwrap_or(null_mut())
+}
+
+/// Puts a real handle behind that of the program's.
+pub fn set_real(rt: &Runtime, of: Of, index: u32, real: *mut c_void) {
+    let reals = &mut *rt.tools.borrow_mut();
+    match of {
+        Of::Cvar => place(&mut reals.cvars, index, real),
+        Of::Session => place(&mut reals.sessions, index, real),
+        Of::Pvar => place(&mut reals.pvars, index, real),
+        Of::CvarEnum | Of::PvarEnum => {}
+    }
+}
+
+/// Opens the library's interface, once in each generation; it is never closed.
+///
+/// `is_before`: before `MPI_Init`, from where on the library is put back to a moment in which it is
+/// open.
+pub fn open(rt: &Runtime, required: c_int, provided: &mut c_int, is_before: bool) -> c_int {
+    let _apart = Apart::new();
+    // SAFETY: a plain argument.
+    let rc = unsafe { real::PMPI_T_init_thread(required, provided) };
+    let mut reals = rt.tools.borrow_mut();
+    reals.is_open |= rc == SUCCESS;
+    reals.was_open |= rc == SUCCESS && is_before;
+    rc
+}
+
+/// True if the program may use the interface.
+pub fn is_open(rt: &Runtime) -> bool {
+    objects(rt).tool.users > 0
+}
+
+/// The library has been put back: its handles are void.
+pub fn forget_reals(rt: &Runtime) {
+    let reals = &mut *rt.tools.borrow_mut();
+    for list in [&mut reals.cvars, &mut reals.sessions, &mut reals.pvars] {
+        list.clear();
+    }
+    reals.is_open = reals.was_open;
+}
+
+/// The object that a variable is bound to, as the library knows it.
+pub struct Bound(*mut c_void);
+
+impl Bound {
+    /// Returns the real object behind the program's handle, if the variable's binding is known
+    /// here.
+    ///
+    /// In another ABI than Open MPI's no variable is bound.
+    pub fn new(rt: &Runtime, bind: c_int, object: u64) -> Option<Bound> {
+        let object = object as *mut c_void;
+        Some(Bound(match bind {
+            _ if abi::is_foreign() => null_mut(),
+            0 => null_mut(),
+            1 => real_comm(rt, VirtComm(object)).0,
+            2 => real_datatype(rt, VirtDatatype(object)).0,
+            6 => real_op(rt, VirtOp(object)).0,
+            10 => real_info(rt, VirtInfo(object)).0,
+            _ => return None,
+        }))
+    }
+
+    /// As the library wants it: where the handle is.
+    pub fn pointer(&mut self) -> *mut c_void {
+        if self.0.is_null() {
+            null_mut()
+        } else {
+            (&raw mut self.0).cast()
+        }
+    }
+}
+
+/// Variable as the library describes it.
+pub struct Variable {
+    pub name: Vec<u8>,
+    /// Class of a performance variable.
+    pub class: c_int,
+    /// Kind of object that the variable is bound to.
+    pub bind: c_int,
+    /// The type of its values.
+    pub datatype: RealDatatype,
+    /// The library's enumeration of them, or null.
+    pub enumtype: *mut c_void,
+}
+
+/// Lets the library describe a variable.
+///
+/// `ask` gets room for the name, and places for everything else.
+fn describe(
+    rt: &Runtime,
+    ask: impl FnOnce(*mut c_char, &mut c_int, &mut Variable, &mut [c_int; 5]) -> c_int,
+) -> Result<Variable, c_int> {
+    let (mut name, mut length) = ([0 as c_char; NAME], NAME as c_int);
+    let null = VirtDatatype(predefined_handle(rt, "ompi_mpi_datatype_null"));
+    let mut variable = Variable {
+        name: Vec::new(),
+        class: 0,
+        bind: 0,
+        datatype: real_datatype(rt, null),
+        enumtype: null_mut(),
+    };
+    let _apart = Apart::new();
+    succeeded(ask(
+        name.as_mut_ptr(),
+        &mut length,
+        &mut variable,
+        &mut [0; 5],
+    ))?;
+    // SAFETY: a text in this array.
+    variable.name = unsafe { CStr::from_ptr(name.as_ptr()) }.to_bytes().to_vec();
+    Ok(variable)
+}
+
+/// The control variable with this index.
+pub fn describe_cvar(rt: &Runtime, index: c_int) -> Result<Variable, c_int> {
+    // SAFETY: places for all that is asked for.
+    describe(
+        rt,
+        |name, length, variable, [verbosity, desc, scope, ..]| unsafe {
+            let (datatype, enumtype, bind) = (
+                &mut variable.datatype,
+                &mut variable.enumtype,
+                &mut variable.bind,
+            );
+            real::PMPI_T_cvar_get_info(
+                index,
+                name,
+                length,
+                verbosity,
+                datatype,
+                enumtype,
+                null_mut(),
+                desc,
+                bind,
+                scope,
+            )
+        },
+    )
+}
+
+/// The performance variable with this index.
+pub fn describe_pvar(rt: &Runtime, index: c_int) -> Result<Variable, c_int> {
+    // SAFETY: places for all that is asked for.
+    describe(
+        rt,
+        |name, length, variable, [verbosity, desc, readonly, continuous, atomic]| unsafe {
+            let (class, bind) = (&mut variable.class, &mut variable.bind);
+            let (datatype, enumtype) = (&mut variable.datatype, &mut variable.enumtype);
+            real::PMPI_T_pvar_get_info(
+                index,
+                name,
+                length,
+                verbosity,
+                class,
+                datatype,
+                enumtype,
+                null_mut(),
+                desc,
+                bind,
+                readonly,
+                continuous,
+                atomic,
+            )
+        },
+    )
+}
+
+/// The control variable of this name.
+pub fn find_cvar(rt: &Runtime, name: &[u8]) -> Result<Variable, c_int> {
+    describe_cvar(rt, index_of(name)?)
+}
+
+fn index_of(name: &[u8]) -> Result<c_int, c_int> {
+    let (name, mut index) = (named(name), 0);
+    let _apart = Apart::new();
+    // SAFETY: a text.
+    succeeded(unsafe { real::PMPI_T_cvar_get_index(name.as_ptr(), &mut index) })?;
+    Ok(index)
+}
+
+fn named(name: &[u8]) -> Vec<c_char> {
+    name.iter()
+        .chain(&[0])
+        .map(|&byte| byte as c_char)
+        .collect()
+}
+
+/// A real handle of a control variable, and the number of its elements.
+pub fn make_cvar(rt: &Runtime, cvar: &Cvar) -> Result<(*mut c_void, c_int), c_int> {
+    let index = index_of(&cvar.name)?;
+    let mut object = Bound::new(rt, describe_cvar(rt, index)?.bind, cvar.object).ok_or(INVALID)?;
+    let (mut handle, mut count) = (null_mut(), 0);
+    let _apart = Apart::new();
+    // SAFETY: a variable of the library's.
+    succeeded(unsafe {
+        real::PMPI_T_cvar_handle_alloc(index, object.pointer(), &mut handle, &mut count)
+    })?;
+    Ok((handle, count))
+}
+
+/// Makes a real handle of a performance variable, which is not started.
+///
+/// Returns it with the number of its elements.
+pub fn make_pvar(rt: &Runtime, pvar: &Pvar) -> Result<(*mut c_void, c_int), c_int> {
+    let (name, mut index) = (named(&pvar.name), 0);
+    let _apart = Apart::new();
+    // SAFETY: a text.
+    succeeded(unsafe { real::PMPI_T_pvar_get_index(name.as_ptr(), pvar.class, &mut index) })?;
+    let mut object = Bound::new(rt, describe_pvar(rt, index)?.bind, pvar.object).ok_or(INVALID)?;
+    let session = real_of(rt, Of::Session, handle(Of::Session, pvar.session));
+    let (mut new, mut count) = (null_mut(), 0);
+    // SAFETY: a session and a variable of the library's.
+    succeeded(unsafe {
+        real::PMPI_T_pvar_handle_alloc(session, index, object.pointer(), &mut new, &mut count)
+    })?;
+    Ok((new, count))
+}
+
+pub fn make_session() -> Result<*mut c_void, c_int> {
+    let mut session = null_mut();
+    let _apart = Apart::new();
+    // SAFETY: a place for the handle.
+    succeeded(unsafe { real::PMPI_T_pvar_session_create(&mut session) })?;
+    Ok(session)
+}

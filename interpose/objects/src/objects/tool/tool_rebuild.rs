@@ -1,0 +1,55 @@
+//! Handles of the tool interface in the next generation of MPI.
+#![allow(unsafe_code)]
+
+use super::tool_handles::{Of, handle};
+use super::tool_library::{make_cvar, make_pvar, make_session, real_of, set_real};
+use super::written;
+use crate::generated::real;
+use crate::objects::rebuild_error::log_not_rebuilt;
+use crate::objects::{Runtime, objects};
+use std::ffi::{c_int, c_void};
+use understudy_mpi::call::Apart;
+
+/// Makes the real handles again, in a new generation whose communicators exist.
+///
+/// A handle of a variable that the library no longer has stays void.
+pub fn rebuild(rt: &Runtime) {
+    if !written::open_again(rt) {
+        return;
+    }
+    written::write_bound(rt);
+    let tool = objects(rt).tool.clone();
+    for (index, cvar) in tool.cvars.iter() {
+        connect(
+            rt,
+            Of::Cvar,
+            index,
+            make_cvar(rt, cvar).map(|(handle, _)| handle),
+        );
+    }
+    for (index, ()) in tool.sessions.iter() {
+        connect(rt, Of::Session, index, make_session());
+    }
+    for (index, pvar) in tool.pvars.iter() {
+        connect(
+            rt,
+            Of::Pvar,
+            index,
+            make_pvar(rt, pvar).map(|(handle, _)| handle),
+        );
+        if pvar.started {
+            let session = real_of(rt, Of::Session, handle(Of::Session, pvar.session));
+            let pvar = real_of(rt, Of::Pvar, handle(Of::Pvar, index));
+            let _apart = Apart::new();
+            // SAFETY: handles of the library's.
+            unsafe { real::PMPI_T_pvar_start(session, pvar) };
+        }
+    }
+}
+
+fn connect(rt: &Runtime, of: Of, index: u32, made: Result<*mut c_void, c_int>) {
+    match made {
+        Ok(real) => set_real(rt, of, index, real),
+        Err(rc) => log_not_rebuilt(&format!("handle {index} of the tool interface"), rc),
+    }
+}

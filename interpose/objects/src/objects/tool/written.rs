@@ -1,0 +1,111 @@
+//! Values that the program has written to control variables.
+//!
+//! The library reads some variables when it makes a communicator (Open MPI's
+//! `coll_tuned_allreduce_algorithm`), others when a procedure is called.
+//! After an initialisation of MPI the last values are written before the program's
+//! communicators are made again.
+//! So no checkpoint is taken while a communicator exists that was made with other values.
+//! Variables that are bound to an object are written when all objects exist.
+#![allow(unsafe_code)]
+
+use super::tool_library::{is_open, make_cvar, open};
+use super::tool_variables::Cvar;
+use super::written_values::Write;
+use crate::errors::{SUCCESS, succeeded};
+use crate::generated::real;
+use crate::objects::comm::{Comm, SELF};
+use crate::objects::rebuild_error::log_not_rebuilt;
+use crate::objects::{Runtime, objects, objects_mut};
+use crate::world;
+use std::ffi::c_int;
+use understudy_catalogue::message;
+use understudy_mpi::call::Apart;
+
+/// Returns the number of writes that have changed values that a new communicator may depend on.
+pub fn changes(rt: &Runtime) -> u64 {
+    objects(rt).tool.written.changes
+}
+
+/// Records the value that the program has written to a control variable.
+pub fn note(rt: &Runtime, cvar: &Cvar, value: Vec<u8>) {
+    objects_mut(rt).tool.written.note(Write {
+        name: cvar.name.clone(),
+        object: cvar.object,
+        value,
+    });
+}
+
+/// Returns false, with a message once, if a communicator was made with other values.
+pub fn check_communicators(rt: &Runtime) -> bool {
+    let objects = objects(rt);
+    let written = &objects.tool.written;
+    let is_older =
+        |index: u32, comm: &Comm| index > SELF && comm.variable_changes != written.changes;
+    let mut comms = objects.comms.iter();
+    let Some((_, comm)) = comms.find(|&(index, comm)| is_older(index, comm)) else {
+        return true;
+    };
+    if !std::mem::replace(&mut rt.tools.borrow_mut().is_older_told, true) {
+        let is_first = comm.members.first() == Some(&world::worker(rt));
+        log::log!(
+            if is_first {
+                log::Level::Warn
+            } else {
+                log::Level::Info
+            },
+            "{}",
+            message::control_variable_written(String::from_utf8_lossy(written.last_name()))
+        );
+    }
+    false
+}
+
+/// Opens the library's interface again if the program has opened it or has written variables.
+pub(super) fn open_again(rt: &Runtime) -> bool {
+    if !is_open(rt) && objects(rt).tool.written.last.is_empty() {
+        return false;
+    }
+    let is_library_open = rt.tools.borrow().is_open;
+    let opened = is_library_open || open(rt, 0, &mut 0, false) == SUCCESS;
+    if !opened {
+        log::error!("{}", message::TOOL_INTERFACE_NOT_REBUILT);
+    }
+    opened
+}
+
+/// Writes the last values of variables of no object, before communicators are made again.
+pub fn write_before_communicators(rt: &Runtime) {
+    if open_again(rt) {
+        write_all(rt, |write| write.object == 0);
+    }
+}
+
+/// Writes the last values of variables of objects.
+pub(super) fn write_bound(rt: &Runtime) {
+    write_all(rt, |write| write.object != 0);
+}
+
+fn write_all(rt: &Runtime, is_due: impl Fn(&Write) -> bool) {
+    let written = objects(rt).tool.written.clone();
+    for write in written.last.iter().filter(|write| is_due(write)) {
+        if let Err(rc) = write_again(rt, write) {
+            let name = String::from_utf8_lossy(&write.name);
+            log_not_rebuilt(&format!("variable {name}"), rc);
+        }
+    }
+}
+
+fn write_again(rt: &Runtime, write: &Write) -> Result<(), c_int> {
+    let cvar = Cvar {
+        name: write.name.clone(),
+        object: write.object,
+        count: 0,
+    };
+    let (mut handle, _) = make_cvar(rt, &cvar)?;
+    let _apart = Apart::new();
+    // SAFETY: a handle of the variable that this value was written to.
+    let written = unsafe { real::PMPI_T_cvar_write(handle, write.value.as_ptr().cast()) };
+    // SAFETY: a handle of this function.
+    unsafe { real::PMPI_T_cvar_handle_free(&mut handle) };
+    succeeded(written)
+}

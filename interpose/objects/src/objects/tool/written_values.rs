@@ -1,0 +1,75 @@
+//! Values that the program has written to control variables. Plain data.
+
+/// A value that was written to a variable.
+#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub(super) struct Write {
+    pub(super) name: Vec<u8>,
+    pub(super) object: u64,
+    pub(super) value: Vec<u8>,
+}
+
+/// Last values of the variables that the program has written.
+#[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
+pub struct Written {
+    /// Number of writes that have changed a variable of no object.
+    pub(super) changes: u64,
+    /// The last write to each variable, in the order of the writes.
+    pub(super) last: Vec<Write>,
+}
+
+impl Written {
+    pub const NONE: Written = Written {
+        changes: 0,
+        last: Vec::new(),
+    };
+
+    /// Records a write in place of the one before to the same variable.
+    pub(super) fn note(&mut self, write: Write) {
+        self.changes += u64::from(write.object == 0 && !self.last.contains(&write));
+        let is_other = |other: &Write| (&other.name, other.object) != (&write.name, write.object);
+        self.last.retain(is_other);
+        self.last.push(write);
+    }
+
+    /// Name of the variable of no object that was written last.
+    pub(super) fn last_name(&self) -> &[u8] {
+        let unbound = self.last.iter().rfind(|write| write.object == 0);
+        unbound.map_or(&[], |write| &write.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn note(written: &mut Written, name: &[u8], object: u64, value: u8) {
+        written.note(Write {
+            name: name.to_vec(),
+            object,
+            value: vec![value],
+        });
+    }
+
+    #[test]
+    fn last_values_are_kept_in_their_order() {
+        let mut written = Written::NONE;
+        for (name, value) in [(b"a", 1), (b"b", 2), (b"a", 3)] {
+            note(&mut written, name, 0, value);
+        }
+        note(&mut written, b"a", 7, 4);
+        let values: Vec<u8> = written.last.iter().map(|write| write.value[0]).collect();
+        assert_eq!(values, [2, 3, 4]);
+        assert_eq!(written.last_name(), b"a");
+    }
+
+    #[test]
+    fn changes_are_those_of_other_values_without_an_object() {
+        let mut written = Written::NONE;
+        for value in [1, 1, 2, 2, 1] {
+            note(&mut written, b"a", 0, value);
+        }
+        assert_eq!(written.changes, 3);
+        note(&mut written, b"a", 7, 1);
+        assert_eq!(written.changes, 3);
+    }
+}

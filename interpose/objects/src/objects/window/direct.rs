@@ -1,0 +1,272 @@
+//! Windows whose memory all members share: what a process does there by itself, and what it has
+//! left to the library.
+//!
+//! All accumulates on such a window are made by their origins under a lock of the target's (MPI
+//! 4.1, 12.7.1), whatever their datatypes: the library's own would not know of it. A lock that
+//! somebody has died with is free in the next generation. So are those of passive target epochs
+//! ([`super::passive`]), which have words of their own behind it.
+#![allow(unsafe_code)]
+
+use super::epochs::Hold;
+use super::locks::Lock;
+use super::rma_window::Window;
+use super::told::Told;
+use crate::world::Runtime;
+use std::cell::{Cell, RefCell, RefMut};
+use std::ffi::c_int;
+use std::io;
+use std::ops::Range;
+use std::os::fd::AsRawFd;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use understudy_image::{PAGE_SIZE, shared};
+use understudy_mpi::call;
+use understudy_numbers::ProcessNumber;
+
+/// Of each lock, for a cache line of its own.
+const STRIDE: usize = 64;
+const LOCKS: usize = PAGE_SIZE / STRIDE;
+/// How often a lock is tried for before another process may run.
+const SPINS: u32 = 100;
+/// At one of so many flushes and unlocks the library gets on with messages.
+const PROGRESS: u32 = 1024;
+
+/// So long nobody waits again for those who want to hold a lock alone.
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// What a flush has to wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flush {
+    Nothing,
+    /// Nothing, but the library is to get on with messages.
+    Progress,
+    /// What the library has begun. It says also what is wrong.
+    Library,
+}
+
+/// A window in this generation.
+#[derive(Debug)]
+pub struct Direct {
+    /// Of its members' parts; none where they are on several nodes.
+    locks: Option<Locks>,
+    /// The library may have begun what it has not ended.
+    pub(super) is_busy: Cell<bool>,
+    /// Flushes and unlocks that it has not been asked for.
+    quiet: Cell<u32>,
+    /// Of which passive target epochs it has been told.
+    told: RefCell<Told>,
+    generation: u32,
+    /// When this process was kept out last by somebody who waits to hold a lock alone, and has not waited longer.
+    waited: Cell<Option<Instant>>,
+}
+
+/// A mapping of the file of a window's locks: a page of those of accumulates, and those of epochs, one for each member.
+#[derive(Debug)]
+struct Locks {
+    at: NonNull<u8>,
+    members: usize,
+}
+
+impl Locks {
+    fn map(window: u64, members: usize) -> io::Result<Locks> {
+        let bytes = Locks::bytes(members);
+        let file = shared::open_locks(window, bytes as u64)?;
+        let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+        // SAFETY: a new mapping.
+        let at = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                access,
+                flags,
+                file.as_raw_fd(),
+                0,
+            )
+        };
+        NonNull::new(at.cast())
+            .filter(|_| at != libc::MAP_FAILED)
+            .map(|at| Locks { at, members })
+            .ok_or_else(io::Error::last_os_error)
+    }
+
+    fn bytes(members: usize) -> usize {
+        (PAGE_SIZE + members * STRIDE).next_multiple_of(PAGE_SIZE)
+    }
+
+    fn of(&self, rank: usize) -> &AtomicU32 {
+        // SAFETY: a word of the mapping, which lives as long as `self`.
+        unsafe { self.at.byte_add(rank % LOCKS * STRIDE).cast().as_ref() }
+    }
+
+    fn of_epochs(&self, rank: usize) -> Option<&AtomicU64> {
+        // SAFETY: as above.
+        (rank < self.members)
+            .then(|| unsafe { self.at.byte_add(PAGE_SIZE + rank * STRIDE).cast().as_ref() })
+    }
+}
+
+impl Drop for Locks {
+    fn drop(&mut self) {
+        // SAFETY: the mapping of above.
+        unsafe { libc::munmap(self.at.as_ptr().cast(), Locks::bytes(self.members)) };
+    }
+}
+
+/// As long as it lives, nobody else accumulates in a member's part.
+pub struct Locked<'a>(&'a AtomicU32);
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        self.0.store(0, Ordering::Release);
+    }
+}
+
+#[inline]
+fn try_lock(word: &AtomicU32, held: u32) -> bool {
+    let found = word.load(Ordering::Relaxed);
+    found != held
+        && word
+            .compare_exchange_weak(found, held, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
+}
+
+#[cold]
+fn wait(word: &AtomicU32, held: u32) -> bool {
+    for spins in 1_u32.. {
+        if call::is_over() {
+            return false;
+        }
+        if try_lock(word, held) {
+            return true;
+        }
+        std::hint::spin_loop();
+        if spins.is_multiple_of(SPINS) {
+            std::thread::yield_now();
+        }
+    }
+    false
+}
+
+impl Direct {
+    pub(super) fn new(
+        rt: &Runtime,
+        window: &Window,
+        players: &[ProcessNumber],
+    ) -> io::Result<Direct> {
+        let are_together = window.region.is_on_one_node(rt, players);
+        let map = || Locks::map(window.region.window(), window.region.members());
+        let locks = are_together.then(map).transpose()?;
+        Ok(Direct {
+            locks,
+            is_busy: Cell::new(false),
+            quiet: Cell::new(0),
+            told: RefCell::default(),
+            generation: call::current().0,
+            waited: Cell::new(None),
+        })
+    }
+
+    /// Whether accumulates are their origins', and locks the layer's; the same in all members.
+    pub fn has_locks(&self) -> bool {
+        self.locks.is_some()
+    }
+
+    /// Waits for the lock of a member's part. Nothing, if this generation is over.
+    #[inline(always)]
+    pub fn lock(&self, rank: usize) -> Option<Locked<'_>> {
+        let word = self.locks.as_ref()?.of(rank);
+        let held = call::wanted().0.wrapping_add(1);
+        let is_free = !call::is_over() && try_lock(word, held);
+        (is_free || wait(word, held)).then(|| Locked(word))
+    }
+
+    #[inline]
+    fn lock_of_epochs(&self, rank: c_int) -> Option<Lock<'_>> {
+        let word = self
+            .locks
+            .as_ref()?
+            .of_epochs(usize::try_from(rank).ok()?)?;
+        Some(Lock::new(word, self.generation))
+    }
+
+    /// Takes the lock of a member's part, if it is free, nobody waits for it, and there is such a member.
+    #[inline]
+    pub fn take_free(&self, rank: c_int, hold: Hold) -> bool {
+        self.lock_of_epochs(rank)
+            .is_some_and(|lock| lock.take_free(hold))
+    }
+
+    /// Takes the lock of a member's part, if it is free and there is such a member. Who `has_waited` for somebody who wants to hold it alone
+    /// need not do so again soon.
+    pub fn take(&self, rank: c_int, hold: Hold, has_waited: bool) -> bool {
+        let Some(lock) = self.lock_of_epochs(rank) else {
+            return false;
+        };
+        lock.take(hold, false) || hold == Hold::Shared && self.take_in_turn(lock, has_waited)
+    }
+
+    /// The same with others, where somebody may wait to hold it alone.
+    #[cold]
+    fn take_in_turn(&self, lock: Lock<'_>, has_waited: bool) -> bool {
+        if self.waited.get().is_some_and(|then| then.elapsed() < AGAIN) {
+            return lock.take(Hold::Shared, true);
+        }
+        let is_taken = has_waited && lock.take(Hold::Shared, true);
+        if is_taken {
+            self.waited.set(Some(Instant::now()));
+        }
+        is_taken
+    }
+
+    /// Takes those of all members, or none.
+    pub fn take_all(&self, hold: Hold, has_waited: bool) -> bool {
+        let missed = self
+            .members()
+            .find(|&rank| !self.take(rank, hold, has_waited));
+        if let Some(missed) = missed {
+            (0..missed).for_each(|rank| self.give_back(rank, hold));
+        }
+        missed.is_none()
+    }
+
+    pub fn give_back_all(&self, hold: Hold) {
+        self.members().for_each(|rank| self.give_back(rank, hold));
+    }
+
+    /// Gives a lock back.
+    #[inline]
+    pub fn give_back(&self, rank: c_int, hold: Hold) {
+        if let Some(lock) = self.lock_of_epochs(rank) {
+            lock.give_back(hold);
+        }
+    }
+
+    /// The ranks whose locks are the layer's.
+    pub fn members(&self) -> Range<c_int> {
+        0..self
+            .locks
+            .as_ref()
+            .map_or(0, |locks| locks.members as c_int)
+    }
+
+    /// Of which passive target epochs the library has been told.
+    pub fn told(&self) -> RefMut<'_, Told> {
+        self.told.borrow_mut()
+    }
+
+    /// Whether the library need not be asked for its progress either.
+    pub fn is_quiet(&self) -> bool {
+        self.quiet.set(self.quiet.get().wrapping_add(1));
+        !self.quiet.get().is_multiple_of(PROGRESS)
+    }
+
+    #[inline]
+    pub(super) fn flush(&self) -> Flush {
+        match (self.is_quiet(), self.is_busy.get()) {
+            (_, true) => Flush::Library,
+            (false, false) => Flush::Progress,
+            (true, false) => Flush::Nothing,
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Numbers that this process adds by itself, as a call of the library takes longer than that.
+#![allow(unsafe_code)]
+
+use crate::handles::{Runtime, VirtDatatype};
+use crate::objects::lookup::Predefined;
+use std::ffi::c_void;
+
+/// How a number is added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Number {
+    I32,
+    I64,
+    F32,
+    F64,
+}
+
+static NUMBERS: [(Predefined, Number); 8] = [
+    (Predefined::new("ompi_mpi_double"), Number::F64),
+    (Predefined::new("ompi_mpi_float"), Number::F32),
+    (Predefined::new("ompi_mpi_int"), Number::I32),
+    (Predefined::new("ompi_mpi_unsigned"), Number::I32),
+    (Predefined::new("ompi_mpi_long"), Number::I64),
+    (Predefined::new("ompi_mpi_unsigned_long"), Number::I64),
+    (Predefined::new("ompi_mpi_int64_t"), Number::I64),
+    (Predefined::new("ompi_mpi_uint64_t"), Number::I64),
+];
+
+impl Number {
+    /// What the elements of a datatype are.
+    pub fn of(rt: &Runtime, datatype: VirtDatatype) -> Option<Number> {
+        let found = NUMBERS
+            .iter()
+            .find(|(known, _)| known.get(rt) == datatype.0);
+        found.map(|&(_, number)| number)
+    }
+
+    /// Adds one number to another, which is copied to `before` first.
+    ///
+    /// # Safety
+    /// A number at `from` and at `into`; no place, or one for a number.
+    #[inline]
+    pub unsafe fn add(self, from: *const c_void, into: *mut c_void, before: Option<*mut c_void>) {
+        macro_rules! add {
+            ($type:ty, $add:expr) => {{
+                let (from, into) = (from.cast::<$type>(), into.cast::<$type>());
+                // SAFETY: the caller's promise.
+                unsafe {
+                    let (number, found) = (from.read_unaligned(), into.read_unaligned());
+                    if let Some(before) = before {
+                        before.cast::<$type>().write_unaligned(found);
+                    }
+                    into.write_unaligned($add(found, number));
+                }
+            }};
+        }
+        match self {
+            Number::I32 => add!(i32, i32::wrapping_add),
+            Number::I64 => add!(i64, i64::wrapping_add),
+            Number::F32 => add!(f32, std::ops::Add::add),
+            Number::F64 => add!(f64, std::ops::Add::add),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Number;
+    use std::ffi::c_void;
+
+    fn sum<T: Copy>(kind: Number, from: T, mut into: T) -> (T, T) {
+        let mut before = from;
+        let place = (&raw mut before).cast();
+        // SAFETY: numbers of this frame.
+        unsafe {
+            kind.add(
+                (&raw const from).cast::<c_void>(),
+                (&raw mut into).cast(),
+                Some(place),
+            )
+        };
+        (before, into)
+    }
+
+    #[test]
+    fn sums_are_those_of_the_datatype() {
+        assert_eq!(sum(Number::I32, i32::MAX, 1), (1, i32::MIN));
+        assert_eq!(sum(Number::I64, u64::MAX, 3), (3, 2));
+        assert_eq!(sum(Number::F32, 0.5_f32, -2.25), (-2.25, -1.75));
+        assert_eq!(sum(Number::F64, 1e300, 1e-300), (1e-300, 1e300));
+    }
+}

@@ -1,0 +1,105 @@
+//! Making windows again in the next generation of MPI.
+#![allow(unsafe_code)]
+
+use super::direct::Direct;
+use super::direct_windows;
+use super::epochs::{Epochs, Hold};
+use super::rma_window::{Flavor, Window};
+use super::window_entries::{in_order, real_comm_of, return_errors};
+use super::window_hints::info_with;
+use crate::generated::{HandleKind, real};
+use crate::handles::{self, VirtWin, real_win};
+use crate::objects::{Runtime, objects};
+use std::ffi::c_void;
+use understudy_mpi::real_types::{RealInfo, RealWin};
+use understudy_mpi::{self as mpi, check};
+use understudy_numbers::ProcessNumber;
+
+/// Makes all windows from their recipes, and opens the epochs that were open. Collective over the workers, which have their
+/// communicators again and are played by these processes.
+///
+/// # Errors
+/// The first error of a real procedure; then all begin again in another generation.
+pub fn rebuild(rt: &Runtime, players: &[ProcessNumber]) -> mpi::Result<()> {
+    for known in in_order(rt) {
+        let Some(window) = objects(rt).windows.get(known.index).cloned() else {
+            continue;
+        };
+        let mut info = info_with(rt, &window.info).map_err(|_| mpi::Error::INTERN)?;
+        let made = make(rt, &window, info);
+        // SAFETY: an info object of ours.
+        unsafe { real::PMPI_Info_free(&mut info) };
+        let real = made?;
+        handles::set_real(rt, HandleKind::Win, known.index, real.0);
+        return_errors(real);
+        let own = direct_windows::renew(rt, known.index, &window, players)
+            .map_err(|_| mpi::Error::INTERN)?;
+        match own.filter(|own| own.has_locks()) {
+            Some(own) => {
+                take_again(&own, &known.epochs)?;
+                own.told().known(known.epochs).open(real)?;
+            }
+            None => known.epochs.open(real)?,
+        }
+    }
+    Ok(())
+}
+
+/// Takes the locks again that were held at a cut.
+fn take_again(own: &Direct, epochs: &Epochs) -> mpi::Result<()> {
+    let mut taken = epochs.locks.iter().map(|(rank, (kind, assert))| {
+        Hold::of(kind, assert).is_some_and(|hold| own.take(rank, hold, true))
+    });
+    let takes_all = || {
+        epochs
+            .held_of_all()
+            .is_none_or(|hold| own.take_all(hold, true))
+    };
+    let are_taken = taken.all(|is_taken| is_taken) && takes_all();
+    if are_taken {
+        Ok(())
+    } else {
+        Err(mpi::Error::INTERN)
+    }
+}
+
+fn make(rt: &Runtime, window: &Window, info: RealInfo) -> mpi::Result<RealWin> {
+    let comm = real_comm_of(rt, window);
+    let mut new = real_win(rt, VirtWin(std::ptr::null_mut()));
+    // SAFETY: memory of the program, as at the cut; a communicator of ours, all members of which are here.
+    unsafe {
+        match window.flavor {
+            Flavor::Create | Flavor::Allocate | Flavor::Shared => {
+                let (base, size) = (window.base as *mut c_void, window.size as isize);
+                check(real::PMPI_Win_create(
+                    base,
+                    size,
+                    window.disp_unit,
+                    info,
+                    comm,
+                    &mut new,
+                ))?;
+            }
+            Flavor::Dynamic => {
+                check(real::PMPI_Win_create_dynamic(info, comm, &mut new))?;
+                for &(base, size) in &window.attached {
+                    check(real::PMPI_Win_attach(
+                        new,
+                        base as *mut c_void,
+                        size as isize,
+                    ))?;
+                }
+            }
+        }
+    }
+    Ok(new)
+}
+
+/// Forgets the real windows after a failure: they have gone with the library that has made them.
+pub fn drop_reals(rt: &Runtime) {
+    rt.forget_recent_part();
+    rt.direct.borrow_mut().clear();
+    for (index, _) in objects(rt).windows.iter() {
+        handles::set_real(rt, HandleKind::Win, index, std::ptr::null_mut());
+    }
+}

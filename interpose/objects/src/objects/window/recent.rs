@@ -1,0 +1,217 @@
+//! The part of a window that was reached last: a loop of operations asks for the same again and
+//! again.
+//!
+//! It holds until any object but a window's epochs changes
+//! ([`objects_mut`](crate::objects::objects_mut)), or a recovery begins.
+#![allow(unsafe_code)]
+
+use super::direct::{Direct, Flush};
+use super::direct_windows;
+use super::epochs::{Epochs, Hold};
+use super::number::Number;
+use super::recent_part::RecentPart;
+use super::rma_window::Window;
+use super::window_entries::{get, index};
+use crate::generated::HandleKind;
+use crate::handles::{VirtDatatype, VirtWin};
+use crate::objects::Runtime;
+use crate::objects::lookup::created;
+use std::ffi::{c_int, c_void};
+use std::rc::Rc;
+
+/// The address and bytes of `count` elements, if that part was reached last with this datatype.
+#[inline]
+pub fn place(
+    rt: &Runtime,
+    win: VirtWin,
+    (rank, disp): (c_int, isize),
+    (count, datatype): (c_int, VirtDatatype),
+) -> Option<(u64, u64)> {
+    let recent = rt.recent.borrow();
+    let recent = recent.as_ref()?;
+    let is_it = recent.is_of(win, rank) && recent.datatype == datatype;
+    is_it.then(|| recent.place(disp, count)).flatten()
+}
+
+/// How its window is reached.
+pub(super) fn direct_of(rt: &Runtime, win: VirtWin) -> Option<Rc<Direct>> {
+    let recent = rt.recent.borrow();
+    let recent = recent.as_ref().filter(|recent| recent.win == win)?;
+    Some(Rc::clone(&recent.direct))
+}
+
+/// Takes the lock of a member's part as the only one and enters that, if its window was reached last and nothing has to be waited for or asked
+/// first.
+#[inline(always)]
+pub fn lock(rt: &Runtime, win: VirtWin, rank: c_int, kind: c_int, assert: c_int) -> bool {
+    change(rt, win, |recent, epochs| {
+        let is_taken = !epochs.is_fenced
+            && epochs.locks.has_room_for_first()
+            && epochs.may_lock(rank)
+            && Hold::of(kind, assert).is_some_and(|hold| recent.direct.take_free(rank, hold));
+        if is_taken {
+            epochs.locks.push_first(rank, (kind, assert));
+            recent.set_locked(rank, true);
+        }
+        is_taken
+    })
+}
+
+/// Gives the only lock back, if its window was reached last and the library has nothing to do.
+#[inline(always)]
+pub fn unlock(rt: &Runtime, win: VirtWin, rank: c_int) -> bool {
+    change(rt, win, |recent, epochs| {
+        let direct = &recent.direct;
+        let is_alone = |_: &Hold| {
+            direct.has_locks()
+                && !epochs.is_fenced
+                && epochs.targets.is_none()
+                && direct.is_quiet()
+                && !direct.told().ranks.contains(&rank)
+        };
+        let only = epochs
+            .locks
+            .only(rank)
+            .and_then(|(kind, assert)| Hold::of(kind, assert));
+        let Some(hold) = only.filter(is_alone) else {
+            return false;
+        };
+        epochs.locks.clear();
+        direct.give_back(rank, hold);
+        recent.set_locked(rank, false);
+        true
+    })
+}
+
+/// Changes the epochs of the window that was reached last, if it is this one; whether they have changed.
+#[inline(always)]
+fn change(
+    rt: &Runtime,
+    win: VirtWin,
+    change: impl FnOnce(&mut RecentPart, &mut Epochs) -> bool,
+) -> bool {
+    let (Some(mut recent), Some(mut objects)) =
+        (rt.recent.try_borrow_mut(), rt.objects.try_borrow_mut())
+    else {
+        return false;
+    };
+    let Some(recent) = recent.as_mut().filter(|recent| recent.win == win) else {
+        return false;
+    };
+    let window = created(HandleKind::Win, win.0).and_then(|index| objects.windows.get_mut(index));
+    let Some(Window { epochs, .. }) = window else {
+        return false;
+    };
+    change(recent, epochs)
+}
+
+/// Epochs of a window have been opened or closed.
+fn refresh(rt: &Runtime, win: VirtWin, epochs: &Epochs) {
+    if let Some(recent) = rt
+        .recent
+        .borrow_mut()
+        .as_mut()
+        .filter(|recent| recent.win == win)
+    {
+        recent.note(epochs);
+    }
+}
+
+/// How its window is reached, and [`place`].
+#[inline]
+pub fn direct_place(
+    rt: &Runtime,
+    win: VirtWin,
+    (rank, disp): (c_int, isize),
+    elements: (c_int, VirtDatatype),
+) -> Option<(Rc<Direct>, u64, u64)> {
+    let (memory, bytes) = place(rt, win, (rank, disp), elements)?;
+    let direct = Rc::clone(&rt.recent.borrow().as_ref()?.direct);
+    Some((direct, memory, bytes))
+}
+
+/// Adds a number to one in that part, which is copied to `before` first. Nothing has been done if it is another part or datatype.
+///
+/// # Safety
+/// The program's numbers of this datatype; no place, or one for such a number.
+#[inline(always)]
+pub unsafe fn add(
+    rt: &Runtime,
+    win: VirtWin,
+    (rank, disp): (c_int, isize),
+    datatype: VirtDatatype,
+    number: *const c_void,
+    before: Option<*mut c_void>,
+) -> bool {
+    let recent = rt.recent.borrow();
+    let Some(recent) = recent
+        .as_ref()
+        .filter(|it| it.is_of(win, rank) && it.datatype == datatype)
+    else {
+        return false;
+    };
+    let (Some(kind), Some((place, _))) = (recent.number, recent.place(disp, 1)) else {
+        return false;
+    };
+    let Some(_locked) = recent.direct.lock(rank as usize) else {
+        return false;
+    };
+    // SAFETY: the caller's promise; memory of the window, inside of it.
+    unsafe { kind.add(number, place as *mut c_void, before) };
+    true
+}
+
+/// What a flush has to wait for: of a rank, or of all.
+#[inline]
+pub fn flush(rt: &Runtime, win: VirtWin, rank: Option<c_int>) -> Flush {
+    match (&*rt.recent.borrow(), rank) {
+        (Some(recent), Some(rank)) if recent.is_of(win, rank) && recent.is_passive => {
+            recent.direct.flush()
+        }
+        _ => direct_windows::flush(rt, win, rank),
+    }
+}
+
+/// This part was reached, for elements of so many bytes, which lie there without gaps.
+pub fn remember(rt: &Runtime, win: VirtWin, rank: c_int, datatype: VirtDatatype, element: u64) {
+    let part = |window: &Window| {
+        let (memory, segment) = window.region.segment(usize::try_from(rank).ok()?)?;
+        let (size, unit) = (
+            u64::try_from(segment.size),
+            u64::try_from(segment.disp_unit),
+        );
+        Some((
+            memory,
+            size.ok()?,
+            unit.ok()?,
+            window.epochs.are_passive(Some(rank)),
+        ))
+    };
+    let part = get(rt, win).and_then(|window| part(&window));
+    if let Some((memory, size, unit, is_passive)) = part
+        && let Ok(Some(direct)) = direct_windows::direct(rt, win)
+    {
+        rt.recent.set(Some(RecentPart {
+            win,
+            rank,
+            datatype,
+            element,
+            number: Number::of(rt, datatype),
+            memory,
+            size,
+            unit,
+            is_open: true,
+            is_passive,
+            direct,
+        }));
+    }
+}
+
+/// Opens or closes epochs of a window.
+pub fn change_epochs(rt: &Runtime, win: VirtWin, change: impl FnOnce(&mut Epochs)) {
+    let Some(index) = index(rt, win) else { return };
+    if let Some(window) = rt.objects.borrow_mut().windows.get_mut(index) {
+        change(&mut window.epochs);
+        refresh(rt, win, &window.epochs);
+    }
+}

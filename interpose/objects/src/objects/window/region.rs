@@ -1,0 +1,282 @@
+//! Memory of MPI_Win_allocate_shared and, on one node, of MPI_Win_allocate.
+//!
+//! Segments of all members (MPI 4.1, 12.2), at addresses of each process's own.
+//!
+//! The library has no part in it: a survivor's mapping must last longer than a generation of MPI,
+//! and its addresses must not change. Each page is in the image of one member ([`Part`]). No
+//! process writes while another one captures its part or restores it: all stand still at a cut
+//! until all members have captured, and restore only when all are in the recovery.
+#![allow(unsafe_code)]
+
+use crate::arch::raw;
+use crate::world::Runtime;
+use crate::{abi, world};
+use std::io;
+use std::ops::Range;
+use std::os::fd::AsRawFd;
+use understudy_image::PAGE_SIZE;
+use understudy_image::shared::{self, Part};
+use understudy_mpi as mpi;
+use understudy_mpi::real_types::RealComm;
+use understudy_numbers::{ProcessNumber, Worker};
+
+const PAGE: u64 = PAGE_SIZE as u64;
+
+/// Request of a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Segment {
+    /// Bytes.
+    pub size: i64,
+    /// Bytes of a unit of displacements.
+    pub disp_unit: i32,
+    /// True if the segment may begin at a page of its own (the hint `alloc_shared_noncontig`).
+    pub is_apart: bool,
+}
+
+/// The memory of all members.
+#[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Region {
+    /// First address in this process; zero if the region has no bytes.
+    pub(super) base: u64,
+    /// Segments of the members, in the order of ranks.
+    pub(super) segments: Vec<Segment>,
+    /// First bytes of the segments, counted from `base`, and the end of the last one.
+    pub(super) starts: Vec<u64>,
+    /// The number of the window in the names of its files.
+    pub(super) window: u64,
+    /// The members as workers.
+    pub(super) owners: Vec<Worker>,
+}
+
+/// True if all members allow holes.
+fn may_be_apart(segments: &[Segment]) -> bool {
+    !segments.is_empty() && segments.iter().all(|segment| segment.is_apart)
+}
+
+/// Returns the begins of the segments, and behind them the end of all.
+///
+/// There are no holes unless all members allow them.
+pub(super) fn starts(segments: &[Segment]) -> Vec<u64> {
+    let may_be_apart = may_be_apart(segments);
+    let mut starts = vec![0];
+    for segment in segments {
+        let end = starts[starts.len() - 1] + segment.size.max(0) as u64;
+        starts.push(if may_be_apart {
+            end.next_multiple_of(PAGE)
+        } else {
+            end
+        });
+    }
+    starts
+}
+
+impl Region {
+    /// The bytes of whole pages.
+    pub(super) fn length(&self) -> u64 {
+        self.starts
+            .last()
+            .map_or(0, |end| end.next_multiple_of(PAGE))
+    }
+
+    /// Returns the files, and the bytes of the region that are in each.
+    ///
+    /// A page that two members have is in the file of the lower rank.
+    fn parts(&self) -> impl Iterator<Item = (Part, Range<u64>)> {
+        let bounds = self.starts.windows(2).map(|ends| {
+            let [start, end] = [ends[0], ends[1]].map(|at| at.next_multiple_of(PAGE));
+            start..end
+        });
+        let part = |&owner| Part {
+            window: self.window,
+            owner,
+        };
+        self.owners
+            .iter()
+            .map(part)
+            .zip(bounds)
+            .filter(|(_, bytes)| !bytes.is_empty())
+    }
+
+    /// True if the members have the region mapped.
+    pub fn is_mapped(&self) -> bool {
+        !self.owners.is_empty()
+    }
+
+    /// True if this process and that member are on one node.
+    ///
+    /// Both have the same file mapped then.
+    pub fn reaches(&self, rt: &Runtime, member: usize) -> bool {
+        let world = world::get(rt);
+        let node = |process: ProcessNumber| world.nodes[process.index()];
+        let player = |owner: &Worker| world.players[owner.index()];
+        self.owners
+            .get(member)
+            .is_some_and(|owner| node(player(owner)) == node(world.process))
+    }
+
+    pub(super) fn own_part(&self) -> Option<(Part, Range<u64>)> {
+        self.parts().find(|(part, _)| part.is_own())
+    }
+
+    /// Returns the address of a member's segment in this process, and the member's request.
+    ///
+    /// For an empty segment Open MPI reports the address at which it would be, unless there are
+    /// holes; MPICH reports nothing.
+    pub fn segment(&self, rank: usize) -> Option<(u64, Segment)> {
+        let (start, segment) = (self.starts.get(rank)?, *self.segments.get(rank)?);
+        let is_nowhere = segment.size == 0 && (abi::is_foreign() || may_be_apart(&self.segments));
+        Some((if is_nowhere { 0 } else { self.base + start }, segment))
+    }
+
+    /// The lowest rank with memory.
+    pub fn first(&self) -> Option<usize> {
+        self.segments.iter().position(|segment| segment.size > 0)
+    }
+
+    /// The number of the window in the names of its files.
+    pub fn window(&self) -> u64 {
+        self.window
+    }
+
+    /// Number of members that have the region.
+    pub fn members(&self) -> usize {
+        self.owners.len()
+    }
+
+    /// True if all members are on one node.
+    pub fn is_on_one_node(&self, rt: &Runtime, players: &[ProcessNumber]) -> bool {
+        let world = world::get(rt);
+        let node = |owner: &Worker| world.nodes[players[owner.index()].index()];
+        self.owners
+            .windows(2)
+            .all(|two| node(&two[0]) == node(&two[1]))
+    }
+
+    /// Maps all parts, one behind the other.
+    pub(super) fn map(&mut self) -> io::Result<()> {
+        if self.length() == 0 {
+            return Ok(());
+        }
+        // Not the runtime's mmap(2) and syscall(2), which would choose an address of the runtime's.
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let arguments = [
+            0,
+            self.length() as usize,
+            libc::PROT_NONE as usize,
+            flags as usize,
+            usize::MAX,
+            0,
+        ];
+        // SAFETY: a new mapping.
+        let base = unsafe { raw::call(libc::SYS_mmap, arguments) };
+        if base < 0 {
+            return Err(io::Error::from_raw_os_error(-base as i32));
+        }
+        self.base = base as u64;
+        for (part, bytes) in self.parts() {
+            let file = part.open(bytes.end - bytes.start)?;
+            let (at, length) = (
+                (self.base + bytes.start) as *mut _,
+                (bytes.end - bytes.start) as usize,
+            );
+            let access = libc::PROT_READ | libc::PROT_WRITE;
+            let flags = libc::MAP_SHARED | libc::MAP_FIXED;
+            // SAFETY: inside of the mapping above, which nobody knows yet.
+            if unsafe { libc::mmap(at, length, access, flags, file.as_raw_fd(), 0) }
+                == libc::MAP_FAILED
+            {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the memory away from the program, whose window is gone.
+    pub fn unmap(&self) {
+        if self.base != 0 {
+            // SAFETY: mapped by `map`.
+            unsafe { libc::munmap(self.base as *mut _, self.length() as usize) };
+        }
+    }
+
+    /// Releases the memory.
+    ///
+    /// Collective over the window's members, whose communicator is `real`, if it has any.
+    ///
+    /// # Errors
+    /// The error of a real procedure.
+    pub fn release(&self, real: RealComm) -> mpi::Result<()> {
+        if !self.is_mapped() {
+            return Ok(());
+        }
+        self.unmap();
+        // No member may have a removed file mapped: a survivor would keep another file than the
+        // process that takes a part.
+        real.barrier()?;
+        if let Some((part, _)) = self.own_part() {
+            part.remove();
+        }
+        shared::remove_locks(self.window);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn region(sizes: &[i64], is_apart: bool) -> Region {
+        let segment = |&size| Segment {
+            size,
+            disp_unit: 1,
+            is_apart,
+        };
+        let segments: Vec<Segment> = sizes.iter().map(segment).collect();
+        Region {
+            base: 0x10000,
+            starts: starts(&segments),
+            owners: (0..sizes.len() as u32)
+                .map(|rank| Worker(2 * rank))
+                .collect(),
+            segments,
+            window: 5,
+        }
+    }
+
+    /// Every page is in one file, and files lie one behind the other.
+    fn assert_covered(region: &Region) {
+        let mut at = 0;
+        for (part, bytes) in region.parts() {
+            assert_eq!((part.window, bytes.start, bytes.start % PAGE), (5, at, 0));
+            at = bytes.end;
+        }
+        assert_eq!(at, region.length());
+    }
+
+    #[test]
+    fn segments_follow_each_other_and_pages_have_one_owner() {
+        let found = region(&[100, 0, 8192, 5, 4096], false);
+        assert_eq!(found.starts, [0, 100, 100, 8292, 8297, 12393]);
+        let owners: Vec<(u32, Range<u64>)> = found
+            .parts()
+            .map(|(part, bytes)| (part.owner.0, bytes))
+            .collect();
+        assert_eq!(owners, [(0, 0..4096), (4, 4096..12288), (8, 12288..16384)]);
+        assert_covered(&found);
+        let part = |rank| found.segment(rank).map(|(at, segment)| (at, segment.size));
+        assert_eq!(
+            [3, 1, 5].map(part),
+            [Some((0x10000 + 8292, 5)), Some((0x10000 + 100, 0)), None]
+        );
+        assert_eq!(found.first(), Some(0));
+        assert_eq!(region(&[0, 0], false).parts().count(), 0);
+        assert_eq!(region(&[0, 7], false).first(), Some(1));
+    }
+
+    #[test]
+    fn segments_may_be_apart_if_all_say_so() {
+        let found = region(&[100, 0, 5000], true);
+        assert_eq!(found.starts, [0, 4096, 4096, 12288]);
+        assert_covered(&found);
+    }
+}

@@ -1,0 +1,86 @@
+//! Hints of windows.
+#![allow(unsafe_code)]
+
+use super::rma_window::{NO_LOCKS, Window};
+use crate::generated::real;
+use crate::handles::{VirtInfo, real_info};
+use crate::objects::comm::hints::{self, Pairs};
+use crate::objects::{Runtime, info};
+use std::ffi::c_int;
+use understudy_mpi::real_types::{RealInfo, RealWin};
+
+/// The hints of a real window.
+pub fn info_of(rt: &Runtime, win: RealWin) -> Pairs {
+    let mut info = hints::null_info(rt);
+    // SAFETY: a window of ours; the info object is ours then.
+    unsafe {
+        if real::PMPI_Win_get_info(win, &mut info) != 0 {
+            return Vec::new();
+        }
+        let found = hints::pairs(info);
+        real::PMPI_Info_free(&mut info);
+        found
+    }
+}
+
+/// The program's hints for a window, as the library is to hear them.
+pub struct Hints {
+    /// The program's value of [`NO_LOCKS`].
+    pub no_locks: Option<Vec<u8>>,
+    pub real: RealInfo,
+    is_own: bool,
+}
+
+impl Hints {
+    /// Takes the hints of an info object.
+    ///
+    /// # Errors
+    /// The error of a real procedure.
+    pub fn of(rt: &Runtime, info: VirtInfo) -> Result<Hints, c_int> {
+        let mut pairs = info::pairs(rt, info);
+        let said = pairs.iter().find(|(key, _)| key == NO_LOCKS);
+        let no_locks = said.map(|(_, value)| value.clone());
+        pairs.retain(|(key, _)| key != NO_LOCKS);
+        let is_own = no_locks.is_some();
+        let real = if is_own {
+            info_with(rt, &pairs)?
+        } else {
+            real_info(rt, info)
+        };
+        Ok(Hints {
+            no_locks,
+            real,
+            is_own,
+        })
+    }
+}
+
+impl Drop for Hints {
+    fn drop(&mut self) {
+        if self.is_own {
+            // SAFETY: an info object of ours.
+            unsafe { real::PMPI_Info_free(&mut self.real) };
+        }
+    }
+}
+
+/// The hints of a window as the program is told.
+pub fn told_hints(rt: &Runtime, window: &Window, real: RealWin) -> Pairs {
+    let mut pairs = info::Info {
+        pairs: info_of(rt, real),
+    };
+    if let Some(value) = &window.no_locks {
+        pairs.set(NO_LOCKS, value);
+    }
+    pairs.pairs
+}
+
+/// A real info object with these hints, to be freed.
+pub(super) fn info_with(rt: &Runtime, pairs: &Pairs) -> Result<RealInfo, c_int> {
+    info::make(
+        rt,
+        &info::Info {
+            pairs: pairs.clone(),
+        },
+    )
+}

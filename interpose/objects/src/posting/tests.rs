@@ -1,0 +1,363 @@
+//! Random histories of receives against a model of MPI's matching, in which nothing ever fails.
+
+use crate::early::{self, Early};
+use crate::handles::VirtComm;
+use crate::requests::{self, Envelope, Kind, Requests, State};
+use std::ffi::c_void;
+use understudy_mpi::real_types::{ANY_SOURCE, ANY_TAG};
+
+const HISTORIES: u64 = 3000;
+const STEPS: u32 = 150;
+const SOURCES: i32 = 2;
+const TAGS: i32 = 2;
+const COMMS: u64 = 2;
+/// Persistent receives of the program, which live as long as it does.
+const PERSISTENT: u32 = 3;
+
+/// A message; each has a number of its own.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Message {
+    comm: u64,
+    source: i32,
+    tag: i32,
+    number: u64,
+}
+
+fn matches(envelope: &Envelope, message: &Message) -> bool {
+    envelope.comm == message.comm
+        && [ANY_SOURCE, message.source].contains(&envelope.peer)
+        && [ANY_TAG, message.tag].contains(&envelope.tag)
+}
+
+/// The two queues of MPI (4.1, section 3.5): a message takes the receive that was posted first, a receive the first message.
+#[derive(Clone, Default)]
+struct Queues {
+    posted: Vec<(u32, Envelope)>,
+    unexpected: Vec<Message>,
+}
+
+impl Queues {
+    fn post(&mut self, who: u32, envelope: Envelope) -> Option<Message> {
+        let at = self
+            .unexpected
+            .iter()
+            .position(|message| matches(&envelope, message));
+        if at.is_none() {
+            self.posted.push((who, envelope));
+        }
+        at.map(|at| self.unexpected.remove(at))
+    }
+
+    fn arrive(&mut self, message: Message) -> Option<u32> {
+        let at = self
+            .posted
+            .iter()
+            .position(|(_, envelope)| matches(envelope, &message));
+        if at.is_none() {
+            self.unexpected.push(message);
+        }
+        at.map(|at| self.posted.remove(at).0)
+    }
+
+    fn cancel(&mut self, who: u32) -> bool {
+        let at = self.posted.iter().position(|(other, _)| *other == who);
+        at.map(|at| self.posted.remove(at)).is_some()
+    }
+}
+
+/// What the runtime does with receives, on a library made of two queues, which a failure takes away.
+struct Layer {
+    requests: Requests,
+    early: Vec<Early>,
+    library: Queues,
+}
+
+impl Layer {
+    fn early_of(message: Message) -> Early {
+        Early {
+            comm: message.comm,
+            source: message.source,
+            tag: message.tag,
+            data: message.number.to_le_bytes().to_vec(),
+            claimed: None,
+            owed: None,
+        }
+    }
+
+    /// Of the early messages or of the library's, as [`super::receive`] and [`super::start_again`].
+    fn take(&mut self, index: u32, envelope: Envelope) -> Option<u64> {
+        let comm = VirtComm(envelope.comm as *mut c_void);
+        let got = match early::first(&self.early, comm, envelope.peer, envelope.tag) {
+            Some(at) => self
+                .early
+                .remove(at)
+                .data
+                .try_into()
+                .ok()
+                .map(u64::from_le_bytes),
+            None => self
+                .library
+                .post(index, envelope)
+                .map(|message| message.number),
+        };
+        let request = self.requests.get_mut(index).unwrap();
+        request.state = match got {
+            Some(_) => requests::done(requests::EMPTY, 0),
+            None => State::Active,
+        };
+        got
+    }
+
+    /// As a drain: what nobody has asked for becomes early, one communicator after the other.
+    fn cut(&mut self) -> Vec<u8> {
+        let mut unexpected = std::mem::take(&mut self.library.unexpected);
+        unexpected.sort_by_key(|message| message.comm);
+        self.early
+            .extend(unexpected.into_iter().map(Layer::early_of));
+        let state = (&self.requests, &self.early);
+        bincode::encode_to_vec(state, bincode::config::standard()).unwrap()
+    }
+
+    /// As a rollback and `recovery`'s posting.
+    fn roll_back(&mut self, saved: &[u8]) {
+        let ((requests, early), _) =
+            bincode::decode_from_slice(saved, bincode::config::standard()).unwrap();
+        (self.requests, self.early, self.library) = (requests, early, Queues::default());
+        for index in self.requests.by_age() {
+            let request = self.requests.get(index).unwrap();
+            if let (Some(envelope), State::Active) =
+                (request.kind.envelope().copied(), request.state)
+            {
+                assert_eq!(
+                    self.take(index, envelope),
+                    None,
+                    "a message was there that nobody had taken"
+                );
+            }
+        }
+    }
+}
+
+/// splitmix64
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut x = self.0;
+        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (x ^ (x >> 31)) % limit
+    }
+
+    fn envelope(&mut self) -> Envelope {
+        // One in three takes anything.
+        let mut or_any = |limit: i32, any: i32| {
+            let number = self.below(limit as u64 * 3 / 2) as i32;
+            if number < limit { number } else { any }
+        };
+        let (peer, tag) = (or_any(SOURCES, ANY_SOURCE), or_any(TAGS, ANY_TAG));
+        Envelope {
+            buffer: 0,
+            count: 1,
+            datatype: 0,
+            peer,
+            tag,
+            comm: self.below(COMMS),
+        }
+    }
+}
+
+/// A program, with the layer and without.
+struct Program {
+    layer: Layer,
+    model: Queues,
+    /// Started and not completed: the index of the request; those that are persistent come back.
+    held: Vec<u32>,
+    idle: Vec<u32>,
+    /// What each message has got to, in the order of time.
+    history: Vec<(u32, u64)>,
+}
+
+impl Program {
+    fn new(random: &mut Random) -> Program {
+        let mut requests = Requests::NONE;
+        let mut persistent = || {
+            requests.insert(
+                0,
+                Kind::PersistentReceive(random.envelope()),
+                State::Inactive,
+            )
+        };
+        let idle = (0..PERSISTENT).map(|_| persistent()).collect();
+        let layer = Layer {
+            requests,
+            early: Vec::new(),
+            library: Queues::default(),
+        };
+        Program {
+            layer,
+            model: Queues::default(),
+            held: Vec::new(),
+            idle,
+            history: Vec::new(),
+        }
+    }
+
+    /// One thing that programs and processes far away do.
+    fn step(&mut self, random: &mut Random, number: u64) {
+        match random.below(8) {
+            0 | 1 => self.post(random.envelope()),
+            2 if !self.idle.is_empty() => {
+                let at = random.below(self.idle.len() as u64) as usize;
+                let index = self.idle.swap_remove(at);
+                self.layer.requests.renew(index);
+                self.begin(index);
+            }
+            3..=5 => self.arrive(Message {
+                comm: random.below(COMMS),
+                source: random.below(SOURCES as u64) as i32,
+                tag: random.below(TAGS as u64) as i32,
+                number,
+            }),
+            6 if !self.held.is_empty() => {
+                let at = random.below(self.held.len() as u64) as usize;
+                self.complete(at);
+            }
+            7 if !self.held.is_empty() => {
+                let at = random.below(self.held.len() as u64) as usize;
+                self.cancel(self.held[at]);
+            }
+            _ => {}
+        }
+    }
+
+    fn post(&mut self, envelope: Envelope) {
+        let index = self
+            .layer
+            .requests
+            .insert(0, Kind::Receive(envelope), State::Active);
+        self.begin(index);
+    }
+
+    fn begin(&mut self, index: u32) {
+        let envelope = *self
+            .layer
+            .requests
+            .get(index)
+            .unwrap()
+            .kind
+            .envelope()
+            .unwrap();
+        let got = self.layer.take(index, envelope);
+        let expected = self
+            .model
+            .post(index, envelope)
+            .map(|message| message.number);
+        assert_eq!(got, expected, "a receive has got another message");
+        self.history.extend(got.map(|number| (index, number)));
+        self.held.push(index);
+    }
+
+    fn arrive(&mut self, message: Message) {
+        let got = self.layer.library.arrive(message);
+        assert_eq!(
+            got,
+            self.model.arrive(message),
+            "{message:?} has got to another receive"
+        );
+        if let Some(index) = got {
+            self.layer.requests.get_mut(index).unwrap().state = requests::done(requests::EMPTY, 0);
+            self.history.push((index, message.number));
+        }
+    }
+
+    /// MPI_Wait for one that has ended.
+    fn complete(&mut self, at: usize) {
+        let index = self.held[at];
+        let request = self.layer.requests.get_mut(index).unwrap();
+        if request.state == State::Active {
+            return;
+        }
+        self.held.swap_remove(at);
+        if request.is_persistent() {
+            request.state = State::Inactive;
+            self.idle.push(index);
+        } else {
+            self.layer.requests.remove(index);
+        }
+    }
+
+    /// It has ended then, unless it has its message.
+    fn cancel(&mut self, index: u32) {
+        let was = self.layer.library.cancel(index);
+        assert_eq!(was, self.model.cancel(index));
+        if was {
+            self.layer.requests.get_mut(index).unwrap().state = requests::done(requests::EMPTY, 0);
+        }
+    }
+}
+
+/// What a program has at a cut; its own state goes back as its memory does.
+struct Cut {
+    saved: Vec<u8>,
+    model: Queues,
+    held: Vec<u32>,
+    idle: Vec<u32>,
+}
+
+impl Cut {
+    fn of(program: &mut Program) -> Cut {
+        Cut {
+            saved: program.layer.cut(),
+            model: program.model.clone(),
+            held: program.held.clone(),
+            idle: program.idle.clone(),
+        }
+    }
+
+    fn restore(&self, program: &mut Program) {
+        program.layer.roll_back(&self.saved);
+        program.model = self.model.clone();
+        program.held.clone_from(&self.held);
+        program.idle.clone_from(&self.idle);
+        let order = |queues: &Queues| {
+            queues
+                .posted
+                .iter()
+                .map(|(who, _)| *who)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            order(&program.layer.library),
+            order(&program.model),
+            "posted in another order"
+        );
+    }
+}
+
+#[test]
+fn receives_get_the_same_messages_however_often_they_are_posted_again() {
+    let (mut reposted, mut matched) = (0, 0);
+    for seed in 0..HISTORIES {
+        let mut random = Random(seed);
+        let mut program = Program::new(&mut random);
+        let mut cut = Cut::of(&mut program);
+        for number in 0..STEPS {
+            match random.below(12) {
+                0 => cut = Cut::of(&mut program),
+                1 => {
+                    cut.restore(&mut program);
+                    reposted += program.layer.library.posted.len();
+                }
+                _ => program.step(&mut random, u64::from(number)),
+            }
+        }
+        matched += program.history.len();
+    }
+    // Else it would have tested nothing.
+    assert!(
+        reposted > 10_000 && matched > 50_000,
+        "{reposted} posted again, {matched} messages"
+    );
+}

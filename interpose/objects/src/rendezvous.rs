@@ -1,0 +1,229 @@
+//! How processes that connect find each other (MPI 4.1, 11.8): boards, and words.
+//!
+//! ```text
+//!   who connects                                                      who accepts
+//!     looks at the other's board: the port is open
+//!     Knock(port, attempt) ───────────────────────────────────────►     waits for it
+//!     waits, or sees on the board that     ◄────── Welcome(attempt) ──  notes it on the board
+//!     the port has been closed
+//!     Go ──► the other members of the communicator                      Go ──► those of the other one
+//! ```
+//!
+//! Words go over a communicator of all workers that the program does not know, and count as messages of the program: at a cut they
+//! have come. A *board* is a file in the memory of the node, which tells others of a worker while it is busy: it is replaced as a whole,
+//! and after a rollback made again from what came back, before anybody goes on. Those on other nodes have it read by the process manager there.
+#![allow(unsafe_code)]
+
+use crate::generated::real;
+use crate::objects::comm;
+use crate::objects::dynamic::{self, Board, Word};
+use crate::requests::{self, EMPTY, Kind, Runtime, State};
+use crate::{renewal, told, user, world};
+use bincode::config::standard;
+use std::collections::BTreeMap;
+use std::ffi::c_int;
+use std::io::{self, ErrorKind, Write};
+use std::path::PathBuf;
+use std::ptr;
+use std::time::Duration;
+use understudy_catalogue::message;
+use understudy_formats::private::{create_anew, read_own};
+use understudy_mpi::comm::byte;
+use understudy_mpi::real_types::{ANY_SOURCE, RealRequest};
+use understudy_mpi::{self as mpi, check};
+use understudy_numbers::{ProcessNumber, Worker};
+use understudy_relay::board;
+
+/// Tag of the words.
+const TAG: c_int = 18;
+/// How often who waits looks at boards, and how often if one is on another node.
+const INTERVAL: Duration = Duration::from_millis(5);
+const APART_INTERVAL: Duration = Duration::from_millis(50);
+/// Bytes of a word: more than any has.
+const ROOM: usize = 64;
+
+/// Tells a worker.
+///
+/// # Errors
+/// That of a real procedure.
+pub fn tell(rt: &Runtime, to: Worker, word: Word) -> mpi::Result<()> {
+    let mut bytes = Box::new([0u8; ROOM]);
+    bincode::encode_into_slice(word, &mut bytes[..], standard()).map_err(|_| mpi::Error::INTERN)?;
+    let bridge = comm::bridge(rt).ok_or(mpi::Error::INTERN)?;
+    let (mut request, mut status, mut flag) = (RealRequest(ptr::null_mut()), EMPTY, 0);
+    // SAFETY: bytes that stay in place until the request has ended, or for good.
+    unsafe {
+        let rank = to.0 as c_int;
+        check(real::PMPI_Isend(
+            bytes.as_ptr().cast(),
+            ROOM as c_int,
+            byte(),
+            rank,
+            TAG,
+            bridge,
+            &mut request,
+        ))?;
+    }
+    requests::table_mut(rt).count_sent(Some(to));
+    // SAFETY: a request of ours.
+    let tested = check(unsafe { real::PMPI_Test(&mut request, &mut flag, &mut status) });
+    if flag == 0 {
+        Box::leak(bytes);
+        if tested.is_ok() {
+            let mut sent = requests::add(
+                rt,
+                comm::world_handle(rt),
+                Kind::Send,
+                State::Active,
+                request,
+            );
+            requests::free(rt, &mut sent);
+        }
+    }
+    tested
+}
+
+/// Hears all that has come.
+///
+/// # Errors
+/// That of a real procedure.
+pub fn hear(rt: &Runtime) -> mpi::Result<()> {
+    let Some(bridge) = comm::bridge(rt) else {
+        return Ok(());
+    };
+    loop {
+        let (mut flag, mut status, mut bytes) = (0, EMPTY, [0u8; ROOM]);
+        // SAFETY: a message that has come, if there is one, into room for it.
+        unsafe {
+            check(real::PMPI_Iprobe(
+                ANY_SOURCE,
+                TAG,
+                bridge,
+                &mut flag,
+                &mut status,
+            ))?;
+            if flag == 0 {
+                return Ok(());
+            }
+            let (place, source) = (bytes.as_mut_ptr().cast(), status.source);
+            check(real::PMPI_Recv(
+                place,
+                ROOM as c_int,
+                byte(),
+                source,
+                TAG,
+                bridge,
+                &mut status,
+            ))?;
+        }
+        let from = Worker(status.source as u32);
+        requests::table_mut(rt).count_received(Some(from));
+        let (word, _) =
+            bincode::decode_from_slice(&bytes, standard()).map_err(|_| mpi::Error::INTERN)?;
+        dynamic::get_mut(rt).hear(from, word);
+    }
+}
+
+fn place(worker: Worker) -> PathBuf {
+    user::in_job_memory(&told::job(), &board(worker))
+}
+
+/// Shows others what has changed in this worker.
+///
+/// # Errors
+/// That of the file.
+pub fn show(rt: &Runtime, me: Worker) -> io::Result<()> {
+    let (place, new) = (
+        place(me),
+        user::in_job_memory(&told::job(), &format!("{}.new-board", me.0)),
+    );
+    let bytes = {
+        let state = dynamic::get(rt);
+        bincode::encode_to_vec(&state.board, standard()).map_err(io::Error::other)?
+    };
+    create_anew(&new)?.write_all(&bytes)?;
+    std::fs::rename(&new, &place)
+}
+
+/// The same after a rollback, or at the start: a board that is empty may be one that was never made.
+///
+/// # Errors
+/// An internal one, which is explained.
+pub fn show_again(rt: &Runtime, me: Worker) -> mpi::Result<()> {
+    let shown = if dynamic::get(rt).board != Board::default() {
+        show(rt, me)
+    } else {
+        match std::fs::remove_file(place(me)) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    };
+    shown.map_err(|why| {
+        log::error!("{}", message::ports_not_written(why));
+        mpi::Error::INTERN
+    })
+}
+
+/// How often who waits looks at the boards of these workers.
+pub fn interval(rt: &Runtime, workers: impl IntoIterator<Item = Worker>) -> Duration {
+    match workers.into_iter().any(|worker| is_apart(rt, worker)) {
+        true => APART_INTERVAL,
+        false => INTERVAL,
+    }
+}
+
+/// Whether this worker is on another node.
+fn is_apart(rt: &Runtime, worker: Worker) -> bool {
+    let world = world::get(rt);
+    let node_of = |process: ProcessNumber| world.nodes.get(process.index());
+    let player = world.players.get(worker.index());
+    player.is_some_and(|&player| node_of(player) != node_of(world.process))
+}
+
+/// What a worker shows; `None` if a process has failed before that is known.
+///
+/// # Errors
+/// That of the file, but that there is none.
+pub fn look(rt: &Runtime, worker: Worker) -> io::Result<Option<Board>> {
+    let shown = look_at(rt, [worker])?;
+    Ok(shown.map(|mut shown| shown.pop().map(|(_, board)| board).unwrap_or_default()))
+}
+
+/// What these workers show, those of each other node at once; `None` as above.
+///
+/// # Errors
+/// As above.
+pub fn look_at(
+    rt: &Runtime,
+    workers: impl IntoIterator<Item = Worker>,
+) -> io::Result<Option<Vec<(Worker, Board)>>> {
+    let world = world::get(rt);
+    let mut shown = Vec::new();
+    let mut apart: BTreeMap<Option<&u64>, (ProcessNumber, Vec<Worker>)> = BTreeMap::new();
+    for worker in workers {
+        match world.players.get(worker.index()) {
+            Some(&player) if is_apart(rt, worker) => {
+                let of_node = apart.entry(world.nodes.get(player.index()));
+                of_node.or_insert((player, Vec::new())).1.push(worker);
+            }
+            _ => shown.push((worker, read(&read_own(&place(worker))?)?)),
+        }
+    }
+    for (process, workers) in apart.into_values() {
+        let Some(boards) = renewal::boards(rt, process, workers.clone())? else {
+            return Ok(None);
+        };
+        for (worker, bytes) in workers.into_iter().zip(boards) {
+            shown.push((worker, read(&bytes.map_err(io::Error::other)?)?));
+        }
+    }
+    Ok(Some(shown))
+}
+
+fn read(bytes: &[u8]) -> io::Result<Board> {
+    if bytes.is_empty() {
+        return Ok(Board::default());
+    }
+    let decoded = bincode::decode_from_slice(bytes, standard()).map_err(io::Error::other);
+    decoded.map(|(board, _)| board)
+}

@@ -1,0 +1,68 @@
+//! Counts of messages and of collective operations that this process has begun.
+
+use super::request_table::{Runtime, table, table_mut};
+use super::{recipe, synchronous};
+use crate::handles::VirtComm;
+use crate::objects::comm;
+use std::ffi::c_int;
+use understudy_mpi::real_types::Status;
+use understudy_numbers::Worker;
+
+/// Starts counting for this many workers.
+pub fn init(rt: &Runtime, workers: u32) {
+    let mut table = table_mut(rt);
+    table.sent = vec![0; workers as usize];
+    table.received = vec![0; workers as usize];
+}
+
+/// Counts an operation that several processes must start before a cut, with this process's share.
+pub fn count_started(rt: &Runtime, share: u64) {
+    let started = &mut table_mut(rt).started;
+    *started = started.wrapping_add(share);
+}
+
+/// Returns this process's summand for the operations that it has started.
+pub fn started(rt: &Runtime) -> u64 {
+    table(rt)
+        .started
+        .wrapping_add(comm::collectives(rt, |uid, ends| {
+            recipe::share_of(ends, uid, 0)
+        }))
+}
+
+/// Returns the number of the next partitioned message of these ends and this tag.
+///
+/// Messages that this process sends and those that it receives are counted apart.
+pub fn next_partitioned(rt: &Runtime, pair: u64, is_send: bool) -> u64 {
+    let next = &mut table_mut(rt).partitioned;
+    let next = next.entry((pair, is_send)).or_default();
+    *next += 1;
+    *next
+}
+
+/// Counts a message that is on its way to this peer with this tag.
+#[inline(always)]
+pub fn count_sent(rt: &Runtime, comm: VirtComm, to: (c_int, c_int)) {
+    let worker = receiver(rt, comm, to);
+    table_mut(rt).count_sent(worker);
+}
+
+/// The worker that a message is for.
+#[inline(always)]
+pub(super) fn receiver(
+    rt: &Runtime,
+    comm: VirtComm,
+    (peer, tag): (c_int, c_int),
+) -> Option<Worker> {
+    synchronous::follow(rt, comm, peer, tag);
+    comm::worker_of(rt, comm, peer)
+}
+
+/// Counts a message that has arrived.
+#[inline(always)]
+pub fn count_received(rt: &Runtime, comm: VirtComm, status: &Status) {
+    if status.cancelled == 0 {
+        let worker = comm::worker_of(rt, comm, status.source);
+        table_mut(rt).count_received(worker);
+    }
+}

@@ -1,0 +1,36 @@
+//! Partitioned sends that have been started, until all their partitions are ready.
+
+use super::record::State;
+use super::request_entries::set_state;
+use super::request_table::Runtime;
+
+/// A partitioned send of so many partitions has been started. The library is not asked for it before all are ready: Open MPI 5.0
+/// would say that it has ended.
+pub fn open_partitions(rt: &Runtime, index: u32, partitions: u64) {
+    set_state(rt, index, State::Open);
+    let unready = &mut rt.table.borrow_mut().unready;
+    unready.retain(|(of, _)| *of != index);
+    unready.push((index, partitions));
+}
+
+/// So many of its partitions are ready.
+pub fn are_ready(rt: &Runtime, index: u32, count: u64) {
+    let is_whole = {
+        let unready = &mut rt.table.borrow_mut().unready;
+        unready
+            .iter_mut()
+            .filter(|(of, _)| *of == index)
+            .for_each(|(_, left)| *left = left.saturating_sub(count));
+        let before = unready.len();
+        unready.retain(|(_, left)| *left > 0);
+        unready.len() < before
+    };
+    if is_whole {
+        set_state(rt, index, State::Active);
+    }
+}
+
+/// Whether a partitioned send is not ready.
+pub fn is_any_unready(rt: &Runtime) -> bool {
+    !rt.table.borrow().unready.is_empty()
+}

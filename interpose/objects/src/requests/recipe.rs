@@ -1,0 +1,226 @@
+//! Persistent collectives and partitioned messages, as recipes: the arguments of the procedure that
+//! has made the request.
+//!
+//! The real requests are made again after a rollback, by all who take part in the order of the
+//! first time. A request that one of them has freed already can never be started again, so it is
+//! not made (`recovery::repost`).
+#![allow(unsafe_code)]
+
+use crate::handles::{VirtComm, VirtDatatype, VirtOp, predefined_handle};
+use crate::objects::{Runtime, comm, datatype, op};
+use std::ffi::{c_int, c_void};
+use understudy_numbers::Worker;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// An argument as the program has handed it over.
+#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub enum Argument {
+    /// A number, an address on the user side, or an array that MPI does not look at.
+    Word(u64),
+    Datatype(u64),
+    /// Virtual operator.
+    Op(u64),
+    /// Virtual communicator.
+    Comm(u64),
+    /// A virtual info object: hints for the first time only.
+    Info(u64),
+    /// A copy of an array of integers.
+    Integers(Vec<i32>),
+    /// A copy of an array of addresses, or of numbers of 64 bits.
+    Longs(Vec<i64>),
+    /// A copy of an array of virtual datatypes.
+    Datatypes(Vec<u64>),
+}
+
+impl Argument {
+    /// An array of the program's.
+    ///
+    /// # Safety
+    /// It must have so many elements, or be null.
+    pub unsafe fn integers(first: *const c_int, length: usize) -> Argument {
+        // SAFETY: handed on to the caller.
+        unsafe {
+            array(first, length, |all: &[c_int]| {
+                Argument::Integers(all.to_vec())
+            })
+        }
+    }
+
+    /// The same.
+    ///
+    /// # Safety
+    /// As [`Argument::integers`].
+    pub unsafe fn longs(first: *const i64, length: usize) -> Argument {
+        // SAFETY: handed on to the caller.
+        unsafe { array(first, length, |all: &[i64]| Argument::Longs(all.to_vec())) }
+    }
+
+    /// The same.
+    ///
+    /// # Safety
+    /// As [`Argument::integers`].
+    pub unsafe fn datatypes(first: *const VirtDatatype, length: usize) -> Argument {
+        let copy = |all: &[VirtDatatype]| {
+            Argument::Datatypes(all.iter().map(|datatype| datatype.0 as u64).collect())
+        };
+        // SAFETY: handed on to the caller.
+        unsafe { array(first, length, copy) }
+    }
+}
+
+/// A program that hands over no array will hear of it from MPI.
+unsafe fn array<T>(
+    first: *const T,
+    length: usize,
+    copy: impl FnOnce(&[T]) -> Argument,
+) -> Argument {
+    if first.is_null() {
+        return Argument::Word(0);
+    }
+    // SAFETY: handed on to the caller.
+    copy(unsafe { std::slice::from_raw_parts(first, length) })
+}
+
+/// Which one it is: the same in all processes that take part in it.
+pub type Identity = (u64, u64);
+
+/// What is needed to make the request again.
+#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Recipe {
+    /// Slot of the procedure.
+    pub slot: u16,
+    /// Virtual communicator.
+    pub comm: u64,
+    /// What those who take part know it by.
+    pub identity: Identity,
+    /// How many processes take part.
+    pub members: u32,
+    /// What a start adds to the sum of all workers: nothing, when all who take part have started it.
+    pub share: u64,
+    /// All arguments but the request.
+    pub arguments: Vec<Argument>,
+}
+
+/// Marks numbers of partitioned messages.
+const PARTITIONED: u64 = 1 << 63;
+
+/// The partitioned message number `number` from one worker to another with this tag: its identity, and the share of its
+/// sender; that of its receiver is the opposite. An end may be nobody.
+pub fn partitioned(
+    comm: u64,
+    ends: [Option<Worker>; 2],
+    tag: c_int,
+    number: u64,
+) -> (Identity, u64) {
+    let [from, to] = ends.map(|end| end.map_or(u32::MAX, |worker| worker.0));
+    let ends = u64::from(from) << 32 | u64::from(to);
+    let pair = hash([comm, ends, u64::from(tag as u32)]);
+    ((pair, number | PARTITIONED), hash([pair, number, 0]))
+}
+
+impl Recipe {
+    pub fn comm(&self) -> VirtComm {
+        VirtComm(self.comm as *mut c_void)
+    }
+
+    /// The info object may be freed; hints are for the first time only.
+    pub fn forget_hints(&mut self, rt: &Runtime) {
+        for argument in &mut self.arguments {
+            if let Argument::Info(hints) = argument {
+                *hints = predefined_handle(rt, "ompi_mpi_info_null") as u64;
+            }
+        }
+    }
+
+    fn each_datatype(&self, act: impl Fn(VirtDatatype)) {
+        for argument in &self.arguments {
+            match argument {
+                Argument::Datatype(one) => act(VirtDatatype(*one as *mut c_void)),
+                Argument::Datatypes(all) => all
+                    .iter()
+                    .for_each(|&one| act(VirtDatatype(one as *mut c_void))),
+                _ => {}
+            }
+        }
+    }
+
+    fn each_op(&self, act: impl Fn(VirtOp)) {
+        for argument in &self.arguments {
+            if let Argument::Op(op) = argument {
+                act(VirtOp(*op as *mut c_void));
+            }
+        }
+    }
+
+    /// What it refers to stays, though the program may free it.
+    pub fn retain(&self, rt: &Runtime) {
+        self.each_datatype(|it| datatype::retain(rt, it));
+        self.each_op(|it| op::retain(rt, it));
+    }
+
+    pub fn release(&self, rt: &Runtime) {
+        self.each_datatype(|it| datatype::release(rt, it));
+        self.each_op(|it| op::release(rt, it));
+    }
+}
+
+/// What the start of a collective adds to the sum of all members: nothing, when each of them has started it.
+///
+/// `number` is 0 for those that are started in the same order everywhere.
+pub fn share(rt: &Runtime, comm: VirtComm, number: u64) -> u64 {
+    let Some((uid, me, next)) = comm::neighbour(rt, comm) else {
+        return 0;
+    };
+    share_of([me, next], uid, number)
+}
+
+pub(super) fn share_of([me, next]: [Worker; 2], uid: u64, number: u64) -> u64 {
+    let weight = |worker: Worker| hash([uid, number, u64::from(worker.0)]);
+    weight(me).wrapping_sub(weight(next))
+}
+
+fn hash(words: [u64; 3]) -> u64 {
+    xxh3_64(words.map(u64::to_le_bytes).as_flattened())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Worker, partitioned, share_of};
+
+    /// The sum over members of which each has started as many as this says.
+    fn sum(starts: &[u64], number: u64) -> u64 {
+        let members = [2, 5, 7, 11].map(Worker);
+        let share =
+            |at: usize| share_of([members[at], members[(at + 1) % members.len()]], 3, number);
+        let shares = starts
+            .iter()
+            .enumerate()
+            .map(|(at, &times)| times.wrapping_mul(share(at)));
+        shares.fold(0, u64::wrapping_add)
+    }
+
+    #[test]
+    fn shares_cancel_out_when_all_have_started_the_same() {
+        assert_eq!((sum(&[1; 4], 1), sum(&[6; 4], 0)), (0, 0));
+        assert_ne!(sum(&[1, 1, 0, 1], 1), 0);
+        assert_ne!(sum(&[1, 0, 0, 0], 0), 0);
+        // As many, but not the same ones.
+        assert_ne!(sum(&[1, 1, 0, 0], 1).wrapping_add(sum(&[0, 0, 1, 1], 2)), 0);
+    }
+
+    #[test]
+    fn both_ends_of_a_partitioned_message_name_it_alike() {
+        let partitioned = |comm, ends: [u32; 2], tag, number| {
+            partitioned(comm, ends.map(|end| Some(Worker(end))), tag, number)
+        };
+        assert_eq!(partitioned(3, [1, 2], 9, 4), partitioned(3, [1, 2], 9, 4));
+        for other in [
+            partitioned(3, [2, 1], 9, 4),
+            partitioned(3, [1, 2], 8, 4),
+            partitioned(3, [1, 2], 9, 5),
+            partitioned(4, [1, 2], 9, 4),
+        ] {
+            assert_ne!(partitioned(3, [1, 2], 9, 4), other);
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Entries of requests: looked up, changed, called for.
+#![allow(unsafe_code)]
+
+use super::recipe::Recipe;
+use super::record::{General, Kind, Request, State};
+use super::request_table::{NULL, Runtime, table, table_mut};
+use crate::generated::{HandleKind, real};
+use crate::handles::{VirtComm, VirtRequest, created};
+use crate::objects::lookup::Predefined;
+use std::any::Any;
+use std::cell::{Cell, Ref, RefMut};
+use understudy_mpi::real_types::RealRequest;
+
+#[inline]
+pub fn null_handle(rt: &Runtime) -> VirtRequest {
+    static NULL_HANDLE: Predefined = Predefined::new("ompi_request_null");
+    VirtRequest(NULL_HANDLE.get(rt))
+}
+
+/// Returns the recipe of a request.
+pub fn recipe(rt: &Runtime, number: u64) -> Option<Ref<'_, Recipe>> {
+    Ref::filter_map(table(rt), |table| table.recipes.get(&number)).ok()
+}
+
+/// True if the program has requests on a communicator.
+pub fn are_on(rt: &Runtime, comm: VirtComm) -> bool {
+    table(rt)
+        .iter()
+        .any(|(_, request)| request.comm == comm.0 as u64)
+}
+
+/// Keeps a value, whose address the real library has, until a request has ended.
+pub fn keep(rt: &Runtime, handle: VirtRequest, what: Box<dyn Any + Send>) {
+    if let Some(index) = index(rt, handle) {
+        keep_for(rt, index, what);
+    }
+}
+
+/// Keeps a value until the request with this index has ended.
+pub fn keep_for(rt: &Runtime, index: u32, what: Box<dyn Any + Send>) {
+    rt.table.borrow_mut().kept.push((index, what));
+}
+
+/// Makes `second`, whose handle the program does not get, end with `first`.
+pub fn join(rt: &Runtime, first: VirtRequest, second: VirtRequest) {
+    let second = index(rt, second);
+    if let Some(mut request) = index(rt, first).and_then(|it| get_mut(rt, it)) {
+        request.other = second;
+    }
+}
+
+/// Index of a request that exists; `None` for MPI_REQUEST_NULL and invalid handles.
+#[inline]
+pub fn index(rt: &Runtime, handle: VirtRequest) -> Option<u32> {
+    created(HandleKind::Request, handle.0).filter(|&index| table(rt).get(index).is_some())
+}
+
+/// The request with this index.
+#[inline]
+pub fn get(rt: &Runtime, index: u32) -> Option<Ref<'_, Request>> {
+    Ref::filter_map(table(rt), |table| table.get(index)).ok()
+}
+
+/// Borrows the request with this index to change it.
+#[inline]
+pub fn get_mut(rt: &Runtime, index: u32) -> Option<RefMut<'_, Request>> {
+    RefMut::filter_map(table_mut(rt), |table| table.get_mut(index)).ok()
+}
+
+/// Notes how far a request is.
+pub fn set_state(rt: &Runtime, index: u32, state: State) {
+    if let Some(mut request) = get_mut(rt, index) {
+        request.state = state;
+    }
+}
+
+pub fn real_of(rt: &Runtime, index: u32) -> RealRequest {
+    rt.table
+        .borrow()
+        .reals
+        .get(index as usize)
+        .copied()
+        .unwrap_or(NULL)
+}
+
+/// Sets the real request of one that exists.
+pub fn set_real(rt: &Runtime, index: u32, real: RealRequest) {
+    rt.table.borrow_mut().reals[index as usize] = real;
+}
+
+/// Calls the real library for a real request, which it may change.
+///
+/// The table is not borrowed meanwhile: an operator of the program may run, which calls MPI.
+#[inline]
+pub fn with_real<T>(rt: &Runtime, index: u32, call: impl FnOnce(&mut RealRequest) -> T) -> T {
+    let mut request = real_of(rt, index);
+    let before = request;
+    let outcome = call(&mut request);
+    if request != before {
+        set_real(rt, index, request);
+    }
+    outcome
+}
+
+/// All indices, also of those that are free.
+pub fn indices(rt: &Runtime) -> std::ops::Range<u32> {
+    0..table(rt).places()
+}
+
+/// True if a request is under way.
+pub fn is_active(rt: &Runtime, index: u32) -> bool {
+    get(rt, index).is_some_and(|request| {
+        request.is_under_way() || request.other.is_some_and(|it| is_active(rt, it))
+    })
+}
+
+/// True for a persistent request that is not started.
+pub fn is_inactive(rt: &Runtime, index: u32) -> bool {
+    get(rt, index).is_some_and(|request| request.state == State::Inactive)
+}
+
+/// The functions of a generalized request.
+pub fn general(rt: &Runtime, index: u32) -> Option<General> {
+    match get(rt, index)?.kind {
+        Kind::General(general) => Some(general),
+        _ => None,
+    }
+}
+
+/// Number of requests that may be freed before all freed ones are tested.
+pub fn until_reaped(rt: &Runtime) -> &Cell<u32> {
+    &rt.until_reaped
+}
+
+/// Frees the real request of a persistent one that is not started.
+pub fn release_real(rt: &Runtime, index: u32) {
+    if real_of(rt, index) != NULL && get(rt, index).is_some_and(|request| request.is_persistent()) {
+        // SAFETY: an inactive persistent request.
+        with_real(rt, index, |request| unsafe {
+            real::PMPI_Request_free(request)
+        });
+    }
+}
+
+/// Indices of the active requests that `wanted` selects.
+pub fn active(rt: &Runtime, wanted: impl Fn(&Kind) -> bool) -> Vec<u32> {
+    let is_wanted = |request: &Request| request.state == State::Active && wanted(&request.kind);
+    let table = table(rt);
+    let requests = table.iter().filter(|(_, request)| is_wanted(request));
+    requests.map(|(index, _)| index).collect()
+}

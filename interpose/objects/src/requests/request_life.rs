@@ -1,0 +1,235 @@
+//! Requests added to the table, freed, removed, and replaced at a rollback.
+
+use super::attached_buffer::Owner;
+use super::message_counts::{count_started, receiver};
+use super::order::Requests;
+use super::recipe::{Recipe, share};
+use super::record::{EMPTY, Envelope, Kind, State, done};
+use super::request_entries::{
+    active, general, get_mut, index, is_active, join, keep, null_handle, release_real,
+};
+use super::request_table::{NULL, Runtime, table_mut};
+use super::synchronous;
+use crate::attention::{self, RESUMES};
+use crate::errors::SUCCESS;
+use crate::handles::{VirtComm, VirtDatatype, VirtRequest};
+use crate::objects::comm::create::Begun;
+use crate::objects::datatype;
+use std::any::Any;
+use std::ffi::c_int;
+use understudy_mpi::real_types::{RealRequest, Status};
+
+/// Replaces all requests by saved ones; they are not posted yet.
+pub fn replace(rt: &Runtime, saved: Requests) {
+    let mut table = rt.table.borrow_mut();
+    table.reals = vec![NULL; saved.places() as usize];
+    table.requests = saved;
+    synchronous::restored(&table);
+    table.kept.clear();
+    table.unready.clear();
+    if table.requests.begun.is_empty() {
+        attention::clear(RESUMES);
+    } else {
+        attention::set(RESUMES);
+    }
+}
+
+/// Adds a request and returns the program's handle.
+///
+/// The datatype of one that may be posted again is kept until then.
+#[inline(always)]
+pub fn add(
+    rt: &Runtime,
+    comm: VirtComm,
+    kind: Kind,
+    state: State,
+    real: RealRequest,
+) -> VirtRequest {
+    if let Some(datatype) = kind.datatype() {
+        datatype::retain(rt, datatype);
+    }
+    rt.table.borrow_mut().add(comm, kind, state, real)
+}
+
+/// Adds a send that is under way, and counts its message.
+#[inline(always)]
+pub fn add_send(
+    rt: &Runtime,
+    kind: Kind,
+    comm: VirtComm,
+    (peer, tag): (c_int, c_int),
+    real: RealRequest,
+) -> VirtRequest {
+    let worker = receiver(rt, comm, (peer, tag));
+    let handle = {
+        let table = &mut *rt.table.borrow_mut();
+        table.requests.count_sent(worker);
+        table.add(comm, kind, State::Active, real)
+    };
+    if matches!(kind, Kind::Synchronous) {
+        synchronous::add_for(rt, handle, comm, peer, tag);
+    }
+    handle
+}
+
+#[inline(always)]
+pub fn add_receive(
+    rt: &Runtime,
+    envelope: Envelope,
+    state: State,
+    real: RealRequest,
+) -> VirtRequest {
+    add(rt, envelope.comm(), Kind::Receive(envelope), state, real)
+}
+
+/// Adds a non-blocking collective that is under way; a reduction's datatype may be freed meanwhile.
+pub fn add_collective(
+    rt: &Runtime,
+    comm: VirtComm,
+    reduces: Option<VirtDatatype>,
+    real: RealRequest,
+) -> VirtRequest {
+    count_started(rt, share(rt, comm, 0));
+    let kind = Kind::Collective(reduces.map(|datatype| datatype.0 as u64));
+    add(rt, comm, kind, State::Active, real)
+}
+
+/// Adds a request that makes a communicator, and one that reports it if necessary.
+///
+/// Both end together, and the place to which the library writes is kept until then.
+pub fn add_duplicate(
+    rt: &Runtime,
+    comm: VirtComm,
+    begun: Box<Begun>,
+    made: RealRequest,
+    told: Option<RealRequest>,
+) -> VirtRequest {
+    count_started(rt, share(rt, comm, 0));
+    let kind = Kind::Duplicate(begun.index);
+    let handle = add(rt, comm, kind, State::Active, made);
+    // One alone would end without a word to the table of communicators.
+    let told = match told {
+        Some(told) => add(rt, comm, kind, State::Active, told),
+        None => add_done(rt, comm, kind, EMPTY, SUCCESS),
+    };
+    join(rt, handle, told);
+    keep(rt, handle, begun);
+    handle
+}
+
+/// Enters the communicator of this index in the table.
+///
+/// Does nothing as long as a request that makes it is under way.
+pub fn finish_duplicate(rt: &Runtime, index: u32) {
+    if !active(
+        rt,
+        |kind| matches!(kind, Kind::Duplicate(of) if *of == index),
+    )
+    .is_empty()
+    {
+        return;
+    }
+    let table = rt.table.borrow();
+    let mut begun = table
+        .kept
+        .iter()
+        .filter_map(|(_, kept)| kept.downcast_ref::<Begun>());
+    if let Some(begun) = begun.find(|begun| begun.index == index) {
+        begun.finish(rt);
+    }
+}
+
+/// Adds a request that has a recipe and is not started.
+///
+/// `kept` is what the library looks at until the request is freed.
+pub fn add_recorded(
+    rt: &Runtime,
+    recipe: Recipe,
+    real: RealRequest,
+    kept: Box<dyn Any + Send>,
+) -> VirtRequest {
+    recipe.retain(rt);
+    let comm = recipe.comm();
+    let number = {
+        let recipes = &mut table_mut(rt).recipes;
+        let number = recipes.last_key_value().map_or(0, |(last, _)| last + 1);
+        recipes.insert(number, recipe);
+        number
+    };
+    let handle = add(rt, comm, Kind::Recorded(number), State::Inactive, real);
+    keep(rt, handle, kept);
+    handle
+}
+
+/// Adds a request that has ended already.
+pub fn add_done(
+    rt: &Runtime,
+    comm: VirtComm,
+    kind: Kind,
+    status: Status,
+    rc: c_int,
+) -> VirtRequest {
+    add(rt, comm, kind, done(status, rc), NULL)
+}
+
+/// Adds a buffered send, for which no call waits.
+///
+/// It takes these bytes of a buffer until it has ended.
+pub fn add_buffered(
+    rt: &Runtime,
+    comm: VirtComm,
+    real: RealRequest,
+    takes: (Owner, u64),
+    copy: Box<dyn Any + Send>,
+) {
+    let mut handle = add(rt, comm, Kind::Send, State::Active, real);
+    keep(rt, handle, copy);
+    if let Some(mut request) = index(rt, handle).and_then(|it| get_mut(rt, it)) {
+        request.buffered = Some(takes);
+    }
+    free(rt, &mut handle);
+}
+
+/// Removes a request that has ended.
+pub fn remove(rt: &Runtime, index: u32) {
+    let mut table = rt.table.borrow_mut();
+    let Some(request) = table.requests.remove(index) else {
+        return;
+    };
+    if !table.kept.is_empty() {
+        table.kept.retain(|(of, _)| *of != index);
+    }
+    table.unready.retain(|(of, _)| *of != index);
+    let recipe = match request.kind {
+        Kind::Recorded(number) => table.requests.recipes.remove(&number),
+        _ => None,
+    };
+    drop(table);
+    if let Some(recipe) = recipe {
+        recipe.release(rt);
+    }
+    if let Some(datatype) = request.kind.datatype() {
+        datatype::release(rt, datatype);
+    }
+    if let Some(other) = request.other {
+        remove(rt, other);
+    }
+}
+
+/// Frees a request (MPI_Request_free).
+///
+/// An active one is kept until it has ended, and a generalized one until the program has been told.
+pub fn free(rt: &Runtime, handle: &mut VirtRequest) {
+    let Some(index) = index(rt, *handle) else {
+        return;
+    };
+    if is_active(rt, index) || general(rt, index).is_some() {
+        if let Some(mut request) = get_mut(rt, index) {
+            request.orphan = true;
+        }
+    } else {
+        release_real(rt, index);
+        remove(rt, index);
+    }
+    *handle = null_handle(rt);
+}

@@ -1,0 +1,84 @@
+//! Table of the state that Linux keeps for a process besides memory.
+//!
+//! ```text
+//!   descriptors   by the kernel's name of what is open: readlink(2) of /proc/self/fd/N
+//!   status        fields of /proc/self/status: credentials, signals, limits, address space
+//!   mappings      VmFlags of /proc/self/smaps
+//!   attributes    what the man pages list as attributes of processes and threads
+//! ```
+//!
+//! Each row says what becomes of the state in a process that is set back or replaces another one.
+//! Descriptors and status fields without a row are refused: a cut that finds some is not taken
+//! (`cut`). Tests compare the flags of mappings with those of the running kernel.
+
+pub mod attributes;
+mod descriptors;
+mod mappings;
+mod row;
+mod status;
+
+pub use attributes::ATTRIBUTES;
+pub use descriptors::DESCRIPTORS;
+pub use mappings::MAPPINGS;
+pub use row::{Handling, Row, refusal};
+pub use status::STATUS;
+
+#[cfg(test)]
+mod tests {
+    use super::row::UNKNOWN;
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn a_kind_that_is_taken_out_of_the_table_is_refused() {
+        for name in ["pipe", "anon_inode:[eventfd]", "file", "socket:unix:pair"] {
+            assert_eq!(refusal(DESCRIPTORS, name), None, "{name}");
+            let mut rows = DESCRIPTORS.to_vec();
+            rows.retain(|row| !row.is_for(name));
+            assert_eq!(refusal(&rows, name), Some(UNKNOWN), "{name}");
+        }
+    }
+
+    #[test]
+    fn every_field_of_the_running_kernels_status_is_in_the_table() {
+        let text = std::fs::read_to_string("/proc/self/status").unwrap();
+        let names: Vec<&str> = text
+            .lines()
+            .filter_map(|line| line.split(':').next())
+            .collect();
+        assert!(names.contains(&"Pid") && names.len() > 40, "{names:?}");
+        for name in names {
+            assert!(STATUS.iter().any(|row| row.is_for(name)), "{name}");
+        }
+    }
+
+    #[test]
+    fn every_flag_of_the_running_kernels_mappings_is_in_the_table() {
+        let text = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let flags = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("VmFlags:"))
+            .flat_map(str::split_whitespace);
+        let mut count = 0;
+        for flag in flags {
+            count += 1;
+            assert!(MAPPINGS.iter().any(|row| row.is_for(flag)), "{flag}");
+        }
+        assert!(count > 0);
+    }
+
+    #[test]
+    fn rows_name_tests_that_exist() {
+        let jobs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ffi-tests/tests/jobs");
+        for row in [DESCRIPTORS, STATUS, MAPPINGS, ATTRIBUTES].concat() {
+            let Some((file, test)) = row.test.split_once("::") else {
+                assert_eq!(row.test, "", "{}", row.name);
+                continue;
+            };
+            let text = std::fs::read_to_string(jobs.join(format!("{file}.rs"))).unwrap();
+            let is_there =
+                text.contains(&format!("fn {test}(")) || text.contains(&format!("    {test}: "));
+            assert!(is_there, "{}: {}", row.name, row.test);
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Rows of the table, and how they are applied.
+
+/// Handling of one kind of state in a recovery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handling {
+    /// State of the checkpoint.
+    Restored,
+    /// Value that is equal in all processes of a job.
+    Equal,
+    /// No checkpoint is taken; the text is the reason and the remedy.
+    Refused(&'static str),
+    /// The program can see another value after a recovery; the text says which.
+    Differs(&'static str),
+}
+
+/// Kind of state and its handling.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// The kernel's name for it; with `*` at the end, the beginning of that name.
+    pub name: &'static str,
+    /// Handling in a recovery.
+    pub handling: Handling,
+    /// Test that shows the handling, or empty.
+    ///
+    /// Written `file::function` of `ffi-tests/tests/jobs`.
+    pub test: &'static str,
+}
+
+impl Row {
+    /// True if the row is for state of this name.
+    pub fn is_for(&self, name: &str) -> bool {
+        match self.name.strip_suffix('*') {
+            Some(beginning) => name.starts_with(beginning),
+            None => name == self.name,
+        }
+    }
+}
+
+/// Reason for a refusal of what has no row.
+pub const UNKNOWN: &str = "understudy does not know this kind, so that it could not be restored; \
+                       let the program close it after use";
+
+/// Returns the reason why state of this name is refused, if it is.
+pub fn refusal(table: &[Row], name: &str) -> Option<&'static str> {
+    match table
+        .iter()
+        .find(|row| row.is_for(name))
+        .map(|row| row.handling)
+    {
+        None => Some(UNKNOWN),
+        Some(Handling::Refused(why)) => Some(why),
+        Some(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Handling, Row, refusal};
+
+    #[test]
+    fn the_first_row_that_fits_decides() {
+        let row = |name, handling| Row {
+            name,
+            handling,
+            test: "",
+        };
+        let table = [
+            row("/dev/null", Handling::Restored),
+            row("/dev/*", Handling::Refused("a device")),
+        ];
+        assert_eq!(refusal(&table, "/dev/null"), None);
+        assert_eq!(refusal(&table, "/dev/null2"), Some("a device"));
+    }
+}

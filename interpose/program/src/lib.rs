@@ -1,0 +1,13 @@
+//! State of the program side, except its pages, which `understudy_image` saves.
+//!
+//! - [`user`]: files, undo logs, threads, timers, libraries, thread-local storage, signals, output;
+//! - [`kernel_state`]: a table of all state that Linux keeps for a process;
+//! - [`fatal`]: fatal signals.
+//!
+//! Nothing here knows of other processes of the job, or of MPI objects.
+
+pub mod fatal;
+pub mod kernel_state;
+pub mod user;
+
+use understudy_base::{arch, attention, cell, role, shim, sys, told, unwinder};

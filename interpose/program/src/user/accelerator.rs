@@ -1,0 +1,252 @@
+//! Accelerators: memory of devices, which no image holds.
+//!
+//! What a device holds, and what the kernel knows of it, belongs to the process that has opened it: it does not roll back with the
+//! program's memory, nor come into another process with that. From version 570 on NVIDIA's driver brings it all into ordinary memory of the process when it
+//! is asked to, and lets go of its devices (CUDA Driver API, "CUDA Checkpointing"). Other drivers have nothing of the kind.
+//!
+//! ```text
+//!   a cut        lock, checkpoint ── before threads stop, since one of the driver's own may do it
+//!                bookmarks, capture
+//!                restore, unlock ── when threads go on
+//!   a recovery   a process that may have a device open ends, and is replaced
+//!                lock, checkpoint ── a newcomer that has opened one before MPI_Init
+//!                load
+//!                restore, unlock ── when threads go on
+//! ```
+//!
+//! So an image is loaded only where no device is open, and each process goes on with what the driver itself has put back.
+
+pub(super) mod device_state;
+pub(super) mod driver;
+
+use super::{UserError, files, loader, threads, zones};
+use crate::arch::turn;
+use crate::user::program_runtime::Runtime;
+use crate::{sys, told};
+pub use driver::DriverError;
+use driver::{Driver, Step};
+use understudy_catalogue::message;
+use understudy_formats::cuda::CHECKPOINT_STEPS as STEPS;
+use understudy_image::vmas::{self, Owner};
+use understudy_settings::Static;
+
+/// From `cuda.h`.
+const CUDA_ERROR_NOT_READY: i32 = 600;
+
+/// ld.so is busy: what the program has loaded cannot be told.
+struct Busy;
+
+/// The driver of the program, if it has loaded one.
+fn driver(rt: &Runtime) -> Result<Option<Driver>, Busy> {
+    let mark = loader::mark(&rt.loader);
+    if rt.accelerator.without.get() == Some(mark) {
+        return Ok(None);
+    }
+    if threads::are_there(rt) && loader::is_locked() {
+        return Err(Busy);
+    }
+    let libraries = loader::libraries();
+    let Some(library) = libraries
+        .iter()
+        .find(|library| is_driver(library.path.as_bytes()))
+    else {
+        rt.accelerator.without.set(Some(mark));
+        return Ok(None);
+    };
+    let known = rt.accelerator.driver.get();
+    let driver = known.filter(|known| known.handle == library.handle);
+    let driver = driver.unwrap_or_else(|| Driver::open(library.handle));
+    rt.accelerator.driver.set(Some(driver));
+    Ok(Some(driver))
+}
+
+fn is_driver(path: &[u8]) -> bool {
+    let file = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
+    file.starts_with(b"libcuda.so")
+}
+
+/// What the program uses.
+struct InUse {
+    devices: Vec<String>,
+    driver: Option<Driver>,
+}
+
+fn in_use(rt: &Runtime) -> Result<Option<InUse>, Busy> {
+    let (devices, driver) = (files::accelerators(), driver(rt)?);
+    let is_any = !devices.is_empty() || driver.is_some_and(|driver| driver.is_in_use());
+    Ok(is_any.then_some(InUse { devices, driver }))
+}
+
+impl InUse {
+    fn name(&self) -> String {
+        self.devices
+            .first()
+            .cloned()
+            .unwrap_or_else(|| "libcuda".into())
+    }
+
+    fn refused(&self, why: impl Into<String>) -> UserError {
+        UserError::Accelerator {
+            device: self.name(),
+            why: why.into(),
+        }
+    }
+
+    /// The driver, if device memory can be saved by it.
+    fn able(&self) -> Result<Driver, UserError> {
+        let is_others = |path: &String| !path.starts_with("/dev/nvidia");
+        let Some(driver) = self.driver.filter(|_| !self.devices.iter().any(is_others)) else {
+            return Err(self.refused("only NVIDIA's driver, from version 570 on, can save it"));
+        };
+        if let Some(missing) = driver.steps.iter().position(|&function| function == 0) {
+            return Err(self.refused(format!(
+                "the driver ({}) has no {}; version 570 and later have, so update the driver",
+                driver.describe(),
+                STEPS[missing].to_string_lossy()
+            )));
+        }
+        if told::config().static_data != Static::Image {
+            return Err(self.refused(
+                "copies without static data die with their process; leave UNDERSTUDY_STATIC out",
+            ));
+        }
+        Ok(driver)
+    }
+}
+
+/// Moves device memory into the program's, and releases the devices, while threads still run.
+///
+/// False if this is not possible now. `reports`: this process prints that a device is in use.
+///
+/// # Errors
+/// Device memory cannot be saved.
+pub fn save_devices(rt: &Runtime, reports: bool) -> Result<bool, UserError> {
+    let Ok(found) = in_use(rt) else {
+        return Ok(false);
+    };
+    let Some(found) = found else { return Ok(true) };
+    let driver = found.able()?;
+    // In another process the main thread would have to go on with it.
+    if turn::is_foreign() {
+        return Ok(false);
+    }
+    match driver.step(Step::Lock) {
+        Err(DriverError {
+            code: CUDA_ERROR_NOT_READY,
+            ..
+        }) => return Ok(false),
+        locked => locked.map_err(|error| found.refused(error.to_string()))?,
+    }
+    if let Err(error) = driver.step(Step::Checkpoint) {
+        driver.step(Step::Unlock).map_err(UserError::DeviceLost)?;
+        return Err(found.refused(error.to_string()));
+    }
+    rt.accelerator.is_checkpointed.set(true);
+    if let Some(kept) = kept(rt)? {
+        devices_go_on(rt)?;
+        return Err(found.refused(format!(
+            "the program or its driver keeps {kept} open, which another process would not have"
+        )));
+    }
+    tell(rt, &found, driver, reports);
+    Ok(true)
+}
+
+/// What would be missing in another process although device memory is in this one's.
+fn kept(rt: &Runtime) -> Result<Option<String>, UserError> {
+    let open = files::accelerators()
+        .into_iter()
+        .next()
+        .or_else(|| files::not_to_be_opened(rt));
+    let mapped =
+        || vmas::read_self().map(|all| all.into_iter().find(|vma| files::is_device(&vma.path)));
+    Ok(match open {
+        Some(open) => Some(open),
+        None => mapped()?
+            .filter(|vma| zones().owner_at(vma, vma.range.start) == Owner::Device)
+            .map(|vma| String::from_utf8_lossy(&vma.path).into_owned()),
+    })
+}
+
+fn tell(rt: &Runtime, found: &InUse, driver: Driver, reports: bool) {
+    if !rt.accelerator.is_reported.replace(true) && reports {
+        sys::say(message::accelerator_in_checkpoints(
+            found.name(),
+            driver.describe(),
+        ));
+    }
+}
+
+/// Whether device memory is in the program's, from where [`devices_go_on`] takes it.
+pub(super) fn is_saved(rt: &Runtime) -> bool {
+    rt.accelerator.is_checkpointed.get()
+}
+
+/// What has been loaded is of a process in which that was so.
+pub(super) fn restore(rt: &Runtime, is_saved: bool) {
+    rt.accelerator.is_checkpointed.set(is_saved);
+    // Libraries are others now, and what tells of them may come to the same numbers again.
+    rt.accelerator.without.set(None);
+    rt.accelerator.driver.set(None);
+}
+
+/// Puts device memory back to where it was, when threads run again.
+pub fn devices_go_on(rt: &Runtime) -> Result<(), UserError> {
+    if !rt.accelerator.is_checkpointed.take() {
+        return Ok(());
+    }
+    // Libraries may have been opened again since.
+    let Ok(Some(driver)) = driver(rt) else {
+        return Err(UserError::DeviceLost(DriverError {
+            call: "looking for libcuda",
+            code: -1,
+        }));
+    };
+    let restored = driver
+        .step(Step::Restore)
+        .and_then(|()| driver.step(Step::Unlock));
+    restored.map_err(UserError::DeviceLost)
+}
+
+/// Whether a device may be open, or about to be, wherever the program is: the driver is not asked.
+pub fn may_use_devices() -> bool {
+    let is_loaded = || {
+        let all = vmas::read_self().unwrap_or_default();
+        let mut drivers = all.iter().filter(|vma| is_driver(&vma.path));
+        drivers.any(|vma| zones().owner_at(vma, vma.range.start) == Owner::User)
+    };
+    !files::accelerators().is_empty() || is_loaded()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::files::is_device;
+    use super::is_driver;
+
+    #[test]
+    fn devices_and_drivers_are_known_by_their_names() {
+        for path in [
+            "/dev/nvidia0",
+            "/dev/nvidiactl",
+            "/dev/nvidia-uvm",
+            "/dev/kfd",
+            "/dev/dri/renderD128",
+        ] {
+            assert!(is_device(path.as_bytes()), "{path}");
+        }
+        for path in [
+            "/dev/null",
+            "/dev/dri/card0",
+            "/dev/shm/nvidia0",
+            "/home/dev/nvidia0",
+            "",
+        ] {
+            assert!(!is_device(path.as_bytes()), "{path}");
+        }
+        assert!(
+            is_driver(b"/usr/lib/x86_64-linux-gnu/libcuda.so.570.86.15")
+                && is_driver(b"libcuda.so.1")
+        );
+        assert!(!is_driver(b"/usr/lib/libcudart.so.12") && !is_driver(b""));
+    }
+}

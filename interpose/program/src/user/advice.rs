@@ -1,0 +1,286 @@
+//! Attributes of mappings that madvise(2) and mlock(2) set, and guard pages.
+//!
+//! `/proc/self/smaps` lists the attributes (`VmFlags`, proc_pid_smaps(5)), and takes long in large
+//! processes. It is read only if the program has made such calls: each time, or, where only huge
+//! pages are concerned, if there were further calls or the mappings are others.
+#![allow(unsafe_code)]
+
+use super::kernel_calls::kernel_calls;
+use bincode::{Decode, Encode};
+use std::cell::Cell;
+use std::io;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use understudy_abi::STUB_PAGE;
+use understudy_catalogue::message;
+use understudy_image::PAGE_SIZE;
+use understudy_image::kernel::{Filter, Pagemap, category};
+use understudy_image::layout::{Area, Backing, Layout};
+use understudy_image::runs::{self, AddrRange, PageRun};
+
+const MADV_GUARD_INSTALL: i32 = 102;
+const MADV_GUARD_REMOVE: i32 = 103;
+
+/// Call that changes an attribute of a range.
+#[derive(Clone, Copy)]
+enum Call {
+    Advise(i32),
+    Lock(u32),
+    Unlock,
+    /// The kernel has no such call.
+    Missing,
+}
+
+/// Flags of the kernel, and the calls that set and clear them.
+const FLAGS: [(&str, Call, Call); 8] = [
+    (
+        "dc",
+        Call::Advise(libc::MADV_DONTFORK),
+        Call::Advise(libc::MADV_DOFORK),
+    ),
+    (
+        "wf",
+        Call::Advise(libc::MADV_WIPEONFORK),
+        Call::Advise(libc::MADV_KEEPONFORK),
+    ),
+    (
+        "dd",
+        Call::Advise(libc::MADV_DONTDUMP),
+        Call::Advise(libc::MADV_DODUMP),
+    ),
+    (
+        "mg",
+        Call::Advise(libc::MADV_MERGEABLE),
+        Call::Advise(libc::MADV_UNMERGEABLE),
+    ),
+    ("hg", Call::Advise(libc::MADV_HUGEPAGE), Call::Missing),
+    ("nh", Call::Advise(libc::MADV_NOHUGEPAGE), Call::Missing),
+    ("lo", Call::Lock(0), Call::Unlock),
+    ("lf", Call::Lock(libc::MLOCK_ONFAULT), Call::Missing),
+];
+
+/// Pages that have each of [`FLAGS`], in order and sorted.
+type Flagged = Vec<Vec<PageRun>>;
+
+/// Attributes at a cut.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct Saved {
+    flagged: Flagged,
+    guards: Vec<PageRun>,
+}
+
+/// Result of the last reading.
+pub(super) struct LastReading {
+    /// True if a checkpoint that was loaded has attributes.
+    ///
+    /// Their calls were made in another process.
+    has_loaded: Cell<bool>,
+    last: Cell<Option<Reading>>,
+}
+
+struct Reading {
+    calls: u32,
+    layout: Layout,
+    flagged: Flagged,
+}
+
+impl LastReading {
+    /// At the start of the process.
+    pub(super) const fn new() -> LastReading {
+        LastReading {
+            has_loaded: Cell::new(false),
+            last: Cell::new(None),
+        }
+    }
+
+    /// True if the kernel reports guard pages.
+    pub(super) fn can_report_guards(&self) -> bool {
+        static ANSWER: OnceLock<bool> = OnceLock::new();
+        *ANSWER.get_or_init(is_reported)
+    }
+
+    /// Reads the attributes of the program's mappings.
+    pub(super) fn capture(&self, layout: &Layout) -> Saved {
+        let has_loaded = self.has_loaded.get();
+        let calls = kernel_calls();
+        let count = |counter: &AtomicU32| counter.load(Ordering::Relaxed);
+        let flagged = match (count(&calls.advice), count(&calls.huge_pages)) {
+            (0, 0) if !has_loaded => Vec::new(),
+            (0, count) if !has_loaded => self.flagged_cached(layout, count),
+            _ => flagged(layout),
+        };
+        let guards = match has_loaded || count(&calls.guards) > 0 || libc_has_guards() {
+            true => guards(layout).unwrap_or_default(),
+            false => Vec::new(),
+        };
+        Saved { flagged, guards }
+    }
+
+    /// Sets the attributes of the cut, after the pages have been loaded.
+    pub(super) fn restore(&self, saved: &Saved, layout: &Layout) {
+        self.last.set(None);
+        let now = self.capture(layout);
+        let is_any = |saved: &Saved| {
+            !saved.guards.is_empty() || saved.flagged.iter().any(|it| !it.is_empty())
+        };
+        self.has_loaded.set(self.has_loaded.get() || is_any(saved));
+        let none = vec![Vec::new(); FLAGS.len()];
+        let [then, now_flagged] =
+            [&saved.flagged, &now.flagged].map(|it| if it.is_empty() { &none } else { it });
+        for (flag, (then, now)) in FLAGS.iter().zip(then.iter().zip(now_flagged)) {
+            let (name, set, clear) = *flag;
+            apply(name, clear, &runs::subtract(now, then));
+            apply(name, set, &runs::subtract(then, now));
+        }
+        let guard = |advice, pages: &[PageRun]| apply("guard pages", Call::Advise(advice), pages);
+        guard(
+            MADV_GUARD_REMOVE,
+            &runs::subtract(&now.guards, &saved.guards),
+        );
+        guard(MADV_GUARD_INSTALL, &saved.guards);
+    }
+
+    fn flagged_cached(&self, layout: &Layout, calls: u32) -> Flagged {
+        let last = self.last.take();
+        let reading = last.filter(|it| it.calls == calls && it.layout == *layout);
+        let reading = reading.unwrap_or_else(|| Reading {
+            calls,
+            layout: layout.clone(),
+            flagged: flagged(layout),
+        });
+        let flagged = reading.flagged.clone();
+        self.last.set(Some(reading));
+        flagged
+    }
+}
+
+fn apply(name: &str, call: Call, pages: &[PageRun]) {
+    for run in pages {
+        let range = run.range();
+        let (at, length) = (range.start as *mut libc::c_void, range.len() as usize);
+        // SAFETY: advice about memory of the program, all of whose threads stand still.
+        let rc = unsafe {
+            match call {
+                Call::Advise(advice) => libc::madvise(at, length, advice),
+                Call::Lock(0) => libc::mlock(at, length),
+                Call::Lock(flags) => libc::mlock2(at, length, flags),
+                Call::Unlock => libc::munlock(at, length),
+                Call::Missing => 0,
+            }
+        };
+        if rc != 0 {
+            log::warn!(
+                "{}",
+                message::mapping_attribute_not_restored(name, range, io::Error::last_os_error())
+            );
+        }
+    }
+}
+
+fn flagged(layout: &Layout) -> Flagged {
+    let text = std::fs::read("/proc/self/smaps").unwrap_or_default();
+    let own = runs::normalise(areas(layout).map(|area| area.pages()).collect());
+    let all = parse(&text).into_iter();
+    all.map(|pages| runs::intersect(&pages, &own)).collect()
+}
+
+/// Returns the areas of the program without the stack.
+fn areas(layout: &Layout) -> impl Iterator<Item = &Area> {
+    let all = layout.areas().iter();
+    all.filter(|area| area.backing != Backing::Stack)
+}
+
+/// Returns the pages of all mappings that have each flag.
+fn parse(text: &[u8]) -> Flagged {
+    let mut flagged = vec![Vec::new(); FLAGS.len()];
+    let mut current = None;
+    for line in text.split(|&byte| byte == b'\n') {
+        let Some(flags) = line.strip_prefix(b"VmFlags:") else {
+            current = range(line).or(current);
+            continue;
+        };
+        let Some(range) = current.take() else {
+            continue;
+        };
+        for flag in flags.split(|&byte| byte == b' ') {
+            let is_it = |(name, ..): &(&str, Call, Call)| name.as_bytes() == flag;
+            if let Some(place) = FLAGS.iter().position(is_it) {
+                flagged[place].push(AddrRange::pages(range));
+            }
+        }
+    }
+    flagged.into_iter().map(runs::normalise).collect()
+}
+
+/// Parses the range at the beginning of a mapping's first line.
+fn range(line: &[u8]) -> Option<AddrRange> {
+    let text = line.split(|&byte| byte == b' ').next()?;
+    let (start, end) = std::str::from_utf8(text).ok()?.split_once('-')?;
+    let number = |digits| u64::from_str_radix(digits, 16).ok();
+    Some(AddrRange::new(number(start)?, number(end)?))
+}
+
+/// True if the C library installs guard pages below stacks of threads (glibc 2.42).
+fn libc_has_guards() -> bool {
+    // SAFETY: gnu_get_libc_version(3) returns a string that lives as long as the process.
+    let version = unsafe { std::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) };
+    let minor = version
+        .to_str()
+        .ok()
+        .and_then(|text| text.strip_prefix("2."));
+    let minor = minor.and_then(|text| text.split('.').next()?.parse::<u32>().ok());
+    crate::told::created_threads() > 0 && minor.is_some_and(|minor| minor >= 42)
+}
+
+const GUARDS: Filter = Filter {
+    all: category::GUARD,
+    any: 0,
+    report: category::GUARD,
+};
+
+/// True if this kernel knows the category of guard pages.
+fn is_reported() -> bool {
+    let page = AddrRange::new(STUB_PAGE as u64, STUB_PAGE as u64 + PAGE_SIZE as u64);
+    let scan = |mut pagemap: Pagemap| pagemap.scan(page, GUARDS, &mut Vec::new());
+    Pagemap::open().and_then(scan).is_ok()
+}
+
+/// Finds guard pages of the program.
+///
+/// # Errors
+/// Kernels before 6.15 do not report them.
+fn guards(layout: &Layout) -> io::Result<Vec<PageRun>> {
+    let mut pagemap = Pagemap::open()?;
+    let mut regions = Vec::new();
+    for area in areas(layout) {
+        pagemap.scan(area.range, GUARDS, &mut regions)?;
+    }
+    Ok(runs::normalise(
+        regions.iter().map(|region| region.pages()).collect(),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel_state::MAPPINGS;
+
+    #[test]
+    fn flags_are_those_of_the_table() {
+        for (name, ..) in FLAGS {
+            assert!(MAPPINGS.iter().any(|row| row.name == name), "{name}");
+        }
+    }
+
+    #[test]
+    fn flagged_pages_are_parsed() {
+        let text = b"1000-3000 rw-p 00000000 00:00 0 \nRss: 8 kB\nVmFlags: rd wr dc wf \n\
+            3000-4000 rw-p 00000000 00:00 0    [heap]\nVmFlags: rd wr dc\n\
+            5000-6000 rw-p 00000000 00:00 0    [stack]\nVmFlags: rd wr\n";
+        let flagged = parse(text);
+        let run = |start, end| AddrRange::new(start, end).pages();
+        assert_eq!(flagged[0], [run(0x1000, 0x4000)]);
+        assert_eq!(flagged[1], [run(0x1000, 0x3000)]);
+        assert!(flagged[2..].iter().all(Vec::is_empty));
+    }
+}

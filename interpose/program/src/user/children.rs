@@ -1,0 +1,144 @@
+//! Child processes of the program.
+//!
+//! A process that is set back starts its children again. So those that it has started since the
+//! checkpoint are killed, with all of their descendants, and waited for. Children of a process that
+//! was killed do not outlive it (`ward` of `ckptd/launch`). Files that children change are put back
+//! ([`super::undo`]). A child that runs at the checkpoint is not in it, and neither is what a
+//! program without the preload library does to files: one line warns of either.
+#![allow(unsafe_code)]
+
+use super::signals;
+use crate::cell::Field;
+use crate::told;
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::fs;
+use understudy_catalogue::message;
+use understudy_formats::proc_stat;
+
+/// A process: its number, and its start in clock ticks since the host's (proc(5), `stat`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, bincode::Encode, bincode::Decode)]
+struct Process {
+    pid: i32,
+    start: u64,
+}
+
+/// The children at a cut.
+#[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Saved(BTreeSet<Process>);
+
+/// Children of this process, as far as they are known.
+pub(super) struct Children {
+    /// Children at the latest cut.
+    at_cut: Field<Saved>,
+    /// True once this process has warned of a child that runs at a cut.
+    has_warned: Cell<bool>,
+}
+
+impl Children {
+    /// At the start of the process.
+    pub(super) const fn new() -> Children {
+        Children {
+            at_cut: Field::new(Saved(BTreeSet::new())),
+            has_warned: Cell::new(false),
+        }
+    }
+
+    /// Returns the children at a cut.
+    pub(super) fn capture(&self) -> Saved {
+        let children = Saved(children().collect());
+        if let Some(child) = children.0.first() {
+            self.warn_of_running(child.pid);
+        }
+        self.at_cut.set(children.clone());
+        children
+    }
+
+    /// Warns of a child that runs at a cut.
+    fn warn_of_running(&self, child: i32) {
+        if !self.has_warned.replace(true) && told::is_first_to_warn("child") {
+            log::warn!("{}", message::child_process(name(child)));
+        }
+    }
+
+    /// Ends the children that have been started since the latest cut.
+    ///
+    /// All of the program's threads must be stopped, and the children suspended that change files.
+    pub(super) fn stop(&self) {
+        end_newer(&self.at_cut.borrow());
+    }
+
+    /// Ends the children that this process has started since the cut.
+    ///
+    /// All of the program's threads must be stopped.
+    pub(super) fn restore(&self, saved: &Saved) {
+        end_newer(saved);
+        self.at_cut.set(saved.clone());
+    }
+}
+
+fn name(pid: i32) -> String {
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    format!("{pid}, {}", name.trim())
+}
+
+fn end_newer(saved: &Saved) {
+    let newer: Vec<Process> = children().filter(|it| !saved.0.contains(it)).collect();
+    if newer.is_empty() {
+        return;
+    }
+    let before = signals::mask(Some(u64::MAX));
+    for child in newer {
+        end(child.pid);
+        // SAFETY: waitpid(2) for a child of this process, which has been killed.
+        unsafe { libc::waitpid(child.pid, std::ptr::null_mut(), libc::__WALL) };
+    }
+    signals::forget(libc::SIGCHLD);
+    signals::mask(Some(before));
+}
+
+/// Kills a process and all of its descendants, none of which can start others meanwhile.
+fn end(pid: i32) {
+    // SAFETY: kill(2) of a child that has not been waited for, or of a descendant.
+    unsafe { libc::kill(pid, libc::SIGSTOP) };
+    children_of(&format!("/proc/{pid}/task")).for_each(end);
+    // SAFETY: as above.
+    unsafe { libc::kill(pid, libc::SIGKILL) };
+}
+
+/// The program's children that have not been waited for.
+fn children() -> impl Iterator<Item = Process> {
+    let any = has_any().then(|| children_of("/proc/self/task"));
+    let pids = any.into_iter().flatten();
+    pids.filter_map(|pid| {
+        Some(Process {
+            pid,
+            start: proc_stat::number(pid as u32, proc_stat::START)?,
+        })
+    })
+}
+
+/// Returns true if this process has a child that has not been waited for.
+pub(super) fn has_any() -> bool {
+    let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
+    // SAFETY: waitid(2) that takes nothing and fills a structure of this function.
+    unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        libc::waitid(libc::P_ALL, 0, &raw mut info, options) == 0
+    }
+}
+
+/// The children of the threads in this directory (proc(5), `/proc/pid/task/tid/children`).
+fn children_of(threads: &str) -> impl Iterator<Item = i32> + use<> {
+    let threads = fs::read_dir(threads).into_iter().flatten().flatten();
+    let lists = threads.map(|thread| fs::read_to_string(thread.path().join("children")));
+    let pids = lists.flat_map(|list| {
+        let list = list.unwrap_or_default();
+        let pids: Vec<i32> = list
+            .split_whitespace()
+            .filter_map(|it| it.parse().ok())
+            .collect();
+        pids
+    });
+    pids.collect::<Vec<_>>().into_iter()
+}

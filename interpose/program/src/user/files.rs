@@ -1,0 +1,309 @@
+//! Files that the program has open.
+//!
+//! At a rollback every regular file gets the size and offset that it had at the cut: what was written since is written
+//! again, at the same places. An understudy opens the files again, without truncating them; directories and devices, too.
+//! Files without a name it makes anew ([`nameless`]).
+//! Pipes and sockets it cannot have; what it lacks is named.
+#![allow(unsafe_code)]
+
+mod diagnosis;
+pub(super) mod former_name;
+mod held;
+mod inherited;
+mod kinds;
+mod memory_file;
+mod nameless;
+mod objections;
+mod open_file;
+pub(super) mod open_files;
+mod pipes;
+mod posix_queues;
+mod proc_names;
+mod reopen;
+mod sockets;
+mod special;
+mod streams;
+
+use super::UserError;
+use super::open::{descriptors, path_of, stat};
+use crate::shim;
+use crate::user::program_runtime::Runtime;
+pub use former_name::{last_name_of, name_of};
+use inherited::Inherited;
+use open_file::Open;
+pub use open_files::Saved;
+use special::Special;
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::{Arc, Weak};
+use streams::Stream;
+use understudy_abi::RUNTIME_FD_BASE;
+use understudy_catalogue::message;
+
+/// Notes what is open before the program runs.
+pub fn remember_start(rt: &Runtime) {
+    let _held = shim::hold_descriptors();
+    let open = descriptors();
+    rt.files
+        .inherited
+        .set(open.into_iter().filter_map(Inherited::of).collect());
+}
+
+/// Refuses descriptors from [`RUNTIME_FD_BASE`] on.
+///
+/// `highest` is such a number that the program has been given.
+pub fn check(highest: Option<i32>) -> Result<(), UserError> {
+    // SAFETY: fcntl(2) that only asks.
+    let may_be_full = unsafe { libc::fcntl(RUNTIME_FD_BASE - 1, libc::F_GETFD) } >= 0;
+    if highest.is_none() && !may_be_full {
+        return Ok(());
+    }
+    let _held = shim::hold_descriptors();
+    objections::check_numbers(&descriptors(), highest)
+}
+
+/// Refuses if something is open that could not be restored. All threads stand still.
+pub(super) fn check_kinds(rt: &Runtime) -> Result<(), UserError> {
+    let _held = shim::hold_descriptors();
+    objections::check_kinds(&rt.files, &rt.input.borrow())
+}
+
+/// Looks at what is open while all processes stand still at a cut: as soon as one goes on, files that others have open may grow.
+pub fn note(rt: &Runtime) {
+    rt.files.at_cut.set(Some(look(rt)));
+}
+
+/// The state at a cut.
+pub fn capture(rt: &Runtime) -> Saved {
+    rt.files.at_cut.take().unwrap_or_else(|| look(rt))
+}
+
+/// All descriptors of the user side, and what is in files without a name.
+fn look(rt: &Runtime) -> Saved {
+    let mut saved = open_now(rt);
+    saved.specials = Special::among(saved.others.keys());
+    let descriptions = saved
+        .files
+        .iter()
+        .filter(|(_, file)| file.same_as.is_none());
+    saved.locks = descriptions.map(|(&fd, _)| (fd, held::of(fd))).collect();
+    saved.locks.retain(|_, locks| !locks.is_empty());
+    open_file::keep_nameless(&mut saved.files, &rt.files.has_warned);
+    saved
+}
+
+/// Looks at all descriptors of the user side.
+fn open_now(rt: &Runtime) -> Saved {
+    let _held = shim::hold_descriptors();
+    let mut saved = Saved::default();
+    let mut regular: Vec<i32> = Vec::new();
+    let open = descriptors();
+    let is_closed = |fd: &i32| !open.contains(fd);
+    saved.closed = (0..=libc::STDERR_FILENO).filter(is_closed).collect();
+    for fd in open {
+        let Some(about) = stat(fd) else { continue };
+        if rt.input.borrow().is_relayed(&about) {
+            continue;
+        }
+        let is_programs = rt.files.is_programs(fd, &about);
+        if let Some(stream) = Stream::of(fd, &about) {
+            saved.streams.insert(fd, stream);
+        } else if let Some(file) = Open::of(fd, &about, is_programs, &regular) {
+            saved.files.insert(fd, file);
+            regular.push(fd);
+        } else if is_programs && !rt.files.was_inherited(fd) {
+            let name = match sockets::is_of_service(fd) {
+                true => sockets::SERVICE.to_vec(),
+                false => path_of(fd).as_os_str().as_bytes().to_vec(),
+            };
+            saved.others.insert(fd, name);
+        }
+    }
+    saved
+}
+
+/// Whether a path is that of a device whose driver keeps state in the kernel: NVIDIA's, AMD's (KFD), and those of DRM's render nodes.
+pub(super) fn is_device(path: &[u8]) -> bool {
+    let kinds: [&[u8]; 3] = [b"/dev/nvidia", b"/dev/kfd", b"/dev/dri/renderD"];
+    kinds.iter().any(|kind| path.starts_with(kind))
+}
+
+/// Devices of accelerators that are open. Drivers keep theirs open as long as they are used.
+pub(super) fn accelerators() -> Vec<String> {
+    let _held = shim::hold_descriptors();
+    let is_special =
+        |fd: &i32| stat(*fd).is_some_and(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFCHR);
+    let paths = descriptors().into_iter().filter(is_special).map(path_of);
+    let devices = paths.filter(|path| is_device(path.as_os_str().as_bytes()));
+    devices
+        .map(|path| path.to_string_lossy().into_owned())
+        .collect()
+}
+
+/// The first pipe, socket or the like, which [`restore`] cannot have in another process.
+pub(super) fn not_to_be_opened(rt: &Runtime) -> Option<String> {
+    let first = open_now(rt).others.into_values().next();
+    first.map(|name| String::from_utf8_lossy(&name).into_owned())
+}
+
+/// The layer has opened a file for the program.
+pub fn also_written(rt: &Runtime, file: &Arc<File>) {
+    let mut all = rt.files.of_layer.borrow_mut();
+    all.retain(|file| file.strong_count() > 0);
+    all.push(Arc::downgrade(file));
+}
+
+/// The regular files that the program may be writing, opened once more: to be named only, since to close what can be read or written
+/// would end the program's record locks (fcntl(2)).
+pub fn written(rt: &Runtime) -> Vec<File> {
+    let of_layer = rt.files.of_layer.borrow();
+    let of_layer: Vec<Arc<File>> = of_layer.iter().filter_map(Weak::upgrade).collect();
+    let saved = open_now(rt);
+    let is_written = |(fd, file): &(&i32, &Open)| {
+        file.same_as.is_none() && file.is_writable() && former_name::is_regular(**fd)
+    };
+    let programs = saved.files.iter().filter(is_written).map(|(&fd, _)| fd);
+    programs
+        .chain(of_layer.iter().map(|file| file.as_raw_fd()))
+        .filter_map(|fd| former_name::path_only(fd).ok())
+        .collect()
+}
+
+/// Makes the user side's open files those of the cut.
+pub fn restore(rt: &Runtime, saved: &Saved, own: bool) -> Result<(), UserError> {
+    let _held = shim::hold_descriptors();
+    let now = open_now(rt);
+    put_streams_back(saved, &now);
+    let is_new = |fd: &&i32| {
+        !saved.files.contains_key(fd)
+            && !saved.streams.contains_key(fd)
+            && !saved.others.contains_key(fd)
+    };
+    for &fd in now.files.keys().chain(now.others.keys()).filter(is_new) {
+        sockets::abandon(fd);
+    }
+    for (&fd, file) in &saved.files {
+        let is_it = |open: &Open| {
+            file.nameless
+                .as_ref()
+                .map_or_else(|| file.is_still(open, own), |it| it.is_open_at(fd))
+        };
+        let same = now.files.get(&fd).is_some_and(|open| {
+            is_it(open) && open.same_as == file.same_as && open.flags == file.flags
+        });
+        if !same {
+            reopen::reopen(fd, file, &saved.files)?;
+        }
+        if file.same_as.is_none() {
+            rewind(fd, file)?;
+        }
+    }
+    for fd in saved.files.keys() {
+        held::release(*fd, saved.locks.get(fd).map_or(&[], Vec::as_slice));
+    }
+    rt.files.locks.set(saved.locks.clone());
+    put_others_back(saved, &now)
+}
+
+/// Pipes, counters and the like.
+fn put_others_back(saved: &Saved, now: &Saved) -> Result<(), UserError> {
+    let here = Special::among(now.others.keys());
+    let to_make = special::missing(&saved.specials, &here);
+    let made = special::make_again(&saved.specials, &to_make).map_err(|lost| UserError::File {
+        path: format!("its socket at {} (descriptor {})", lost.address, lost.fd),
+        why: lost.why.to_string(),
+    })?;
+    special::settle(&saved.specials).map_err(|error| UserError::File {
+        path: "a pipe or a POSIX queue".into(),
+        why: format!("cannot be given its content: {error}"),
+    })?;
+    let is_lost = |fd: &i32| match saved.specials.contains_key(fd) {
+        true => to_make.contains(fd) && !made.contains(fd),
+        false => !now.others.contains_key(fd),
+    };
+    let mut all = saved.specials.iter();
+    if let Some((fd, _)) = all.find(|(fd, it)| it.is_queue() && is_lost(fd)) {
+        return Err(UserError::File {
+            path: format!("its POSIX message queue (descriptor {fd})"),
+            why: "the kernel makes no other one (/proc/sys/fs/mqueue, RLIMIT_MSGQUEUE)".into(),
+        });
+    }
+    let is_missed =
+        |(fd, name): &(&i32, &Vec<u8>)| name.as_slice() != sockets::SERVICE && is_lost(fd);
+    let lost = || saved.others.iter().filter(is_missed);
+    if let Some((fd, name)) = lost().next() {
+        log::warn!(
+            "{}",
+            message::descriptors_not_restored(lost().count(), fd, String::from_utf8_lossy(name))
+        );
+    }
+    Ok(())
+}
+
+/// Takes the locks again that the program held at the cut, when all have released those that they have taken since.
+pub fn take_locks(rt: &Runtime) -> Result<(), UserError> {
+    let locks = rt.files.locks.take();
+    let lost = locks.iter().find(|(fd, locks)| !held::take(**fd, locks));
+    lost.map_or(Ok(()), |(&fd, _)| {
+        Err(UserError::File {
+            path: path_of(fd).to_string_lossy().into_owned(),
+            why: "another process has locked it".into(),
+        })
+    })
+}
+
+/// The program's own output gets the descriptors that it had.
+fn put_streams_back(saved: &Saved, now: &Saved) {
+    for (&fd, stream) in &saved.streams {
+        if now.streams.get(&fd) != Some(stream) && !stream.put(fd) {
+            log::warn!("{}", message::output_not_restored(fd));
+        }
+    }
+    let is_further = |fd: &&i32| **fd > libc::STDERR_FILENO && !saved.streams.contains_key(fd);
+    for &fd in now.streams.keys().filter(is_further).chain(&saved.closed) {
+        // SAFETY: close(2) of what was made after the cut.
+        unsafe { libc::close(fd) };
+    }
+}
+
+fn rewind(fd: i32, file: &Open) -> Result<(), UserError> {
+    if let Some(nameless) = &file.nameless
+        && nameless.fill(fd, file.flags).is_err()
+    {
+        return Err(file.failed("cannot be given its content"));
+    }
+    let size = stat(fd).map_or(0, |stat| stat.st_size);
+    // SAFETY: ftruncate(2) and lseek(2) on the program's file.
+    unsafe {
+        if file.is_writable() && size > file.size && libc::ftruncate(fd, file.size) != 0 {
+            return Err(file.failed("cannot be cut to its former size"));
+        }
+        if file.offset >= 0 && libc::lseek(fd, file.offset, libc::SEEK_SET) < 0 {
+            return Err(file.failed("cannot be positioned"));
+        }
+    }
+    if size < file.size && file.is_writable() {
+        return Err(UserError::File {
+            path: String::from_utf8_lossy(&file.path).into_owned(),
+            why: format!("it has {size} bytes instead of {}", file.size),
+        });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptors_of_all_kinds_are_found() {
+        let file = std::fs::File::open("/proc/self/exe").unwrap();
+        let pipe = std::io::pipe().unwrap();
+        let path = former_name::path_only(file.as_raw_fd()).unwrap();
+        let own = [&file as &dyn AsRawFd, &pipe.0, &pipe.1, &path].map(AsRawFd::as_raw_fd);
+        let list = descriptors();
+        assert!(own.iter().all(|fd| list.contains(fd)), "{list:?}");
+        assert!(list.is_sorted());
+    }
+}

@@ -1,0 +1,104 @@
+//! Names of open files, also of those whose names were removed.
+
+use crate::user::open::{link_of, path_of, stat};
+use std::ffi::OsStr;
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{DirEntryExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use understudy_abi::written::BACKUP_PREFIX;
+use understudy_image::vmas::REMOVED;
+
+/// True for the path of a backup, which is understudy's.
+pub fn is_backup(path: &Path) -> bool {
+    path.file_name()
+        .is_some_and(|name| name.as_bytes().starts_with(BACKUP_PREFIX.as_bytes()))
+}
+
+/// True if the file to which the kernel gives this path has no name.
+pub fn is_nameless(path: &[u8]) -> bool {
+    let is_there = || {
+        Path::new(OsStr::from_bytes(path))
+            .symlink_metadata()
+            .is_ok()
+    };
+    path.ends_with(REMOVED) && !is_there()
+}
+
+/// Names (link(2)) of a file whose name was removed.
+pub enum Named {
+    /// No name: the file ends with its last descriptor.
+    Not,
+    /// A name in the same directory.
+    By(Vec<u8>),
+    /// Names in other directories.
+    Elsewhere,
+}
+
+/// Searches for another name of the file to which the kernel gives this path.
+pub fn other_name(about: &libc::stat, path: &[u8]) -> Named {
+    if about.st_nlink == 0 || !is_nameless(path) {
+        return Named::Not;
+    }
+    let directory = Path::new(OsStr::from_bytes(path)).parent();
+    let entries = directory.and_then(|directory| fs::read_dir(directory).ok());
+    let is_it = |entry: &fs::DirEntry| {
+        let is_same = |its: Metadata| (its.dev(), its.ino()) == (about.st_dev, about.st_ino);
+        entry.ino() == about.st_ino && entry.metadata().is_ok_and(is_same)
+    };
+    let mut backups = 0;
+    for entry in entries.into_iter().flatten().flatten().filter(is_it) {
+        if !is_backup(&entry.path()) {
+            return Named::By(entry.path().into_os_string().into_vec());
+        }
+        backups += 1;
+    }
+    if backups == about.st_nlink {
+        Named::Not
+    } else {
+        Named::Elsewhere
+    }
+}
+
+/// Returns the path by which a file can be opened, or the kernel's path without one.
+pub fn present_name(about: &libc::stat, path: &[u8]) -> Vec<u8> {
+    match other_name(about, path) {
+        Named::By(name) => name,
+        _ => path.to_vec(),
+    }
+}
+
+/// Returns the name of a file before its removal.
+pub fn former(path: &Path) -> Option<&Path> {
+    let bytes = path.as_os_str().as_bytes();
+    let before = bytes.strip_suffix(REMOVED).filter(|_| is_nameless(bytes))?;
+    Some(Path::new(OsStr::from_bytes(before)))
+}
+
+/// Opens the file of a descriptor for its name only (O_PATH, open(2)).
+pub fn path_only(fd: i32) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_PATH)
+        .open(link_of(fd))
+}
+
+/// True for a regular file, which has content.
+pub fn is_regular(fd: i32) -> bool {
+    stat(fd).is_some_and(|about| about.st_mode & libc::S_IFMT == libc::S_IFREG)
+}
+
+/// Returns the name of an open file; `None` if it was removed.
+pub fn name_of(file: &File) -> Option<PathBuf> {
+    let path = path_of(file.as_raw_fd());
+    let has_name = !is_nameless(path.as_os_str().as_bytes()) && path.symlink_metadata().is_ok();
+    has_name.then_some(path)
+}
+
+/// Returns the name of an open file, or its name before it was removed.
+pub fn last_name_of(file: &File) -> PathBuf {
+    let path = path_of(file.as_raw_fd());
+    former(&path).map(PathBuf::from).unwrap_or(path)
+}

@@ -1,0 +1,80 @@
+//! Files of memfd_create(2): their names and seals.
+#![allow(unsafe_code)]
+
+use crate::user::open::path_of;
+use std::ffi::CString;
+use std::fs::File;
+use std::io;
+use std::os::fd::FromRawFd;
+use std::os::unix::ffi::OsStrExt;
+use understudy_image::vmas::REMOVED;
+
+/// Beginning of the kernel's names of such files.
+const PREFIX: &[u8] = b"/memfd:";
+
+/// True for the kernel's name of such a file.
+pub fn is_its_name(path: &[u8]) -> bool {
+    path.starts_with(PREFIX)
+}
+
+/// Returns the seals of a file in memory (F_GET_SEALS of fcntl(2)); 0 for other files.
+pub fn seals(fd: i32) -> i32 {
+    if !is_its_name(path_of(fd).as_os_str().as_bytes()) {
+        return 0;
+    }
+    // SAFETY: fcntl(2) that only asks.
+    unsafe { libc::fcntl(fd, libc::F_GET_SEALS) }.max(0)
+}
+
+/// Adds the seals that are missing.
+///
+/// # Errors
+/// Those of fcntl(2).
+pub fn seal(fd: i32, seals: i32) -> io::Result<()> {
+    let missing = seals & !self::seals(fd);
+    // SAFETY: fcntl(2) on the program's file.
+    if missing != 0 && unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, missing) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// Makes an empty file that can be sealed.
+///
+/// The kernel's name `path` contains its name.
+///
+/// # Errors
+/// Those of memfd_create(2).
+pub fn make(path: &[u8]) -> io::Result<File> {
+    let name = path.strip_prefix(PREFIX).unwrap_or(b"scratch");
+    let name = name.strip_suffix(REMOVED).unwrap_or(name);
+    let name = CString::new(name).unwrap_or_default();
+    // SAFETY: memfd_create(2), whose descriptor nobody else has.
+    unsafe {
+        let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+        let made = libc::memfd_create(name.as_ptr(), flags);
+        if made < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(File::from_raw_fd(made))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn names_and_seals_are_applied() {
+        let file = make(b"/memfd:a name (deleted)").unwrap();
+        let fd = file.as_raw_fd();
+        let path = path_of(fd);
+        assert_eq!(path.as_os_str(), "/memfd:a name (deleted)");
+        assert_eq!(seals(fd), 0);
+        seal(fd, libc::F_SEAL_GROW | libc::F_SEAL_SEAL).unwrap();
+        assert_eq!(seals(fd), libc::F_SEAL_GROW | libc::F_SEAL_SEAL);
+        assert!(seal(fd, libc::F_SEAL_WRITE).is_err());
+        assert_eq!(seals(std::io::stdin().as_raw_fd()), 0);
+    }
+}

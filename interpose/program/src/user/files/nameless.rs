@@ -1,0 +1,83 @@
+//! Open files that have no name any more: their content goes with the image.
+//!
+//! Programs remove a file as soon as they have opened it, so that it goes with them (tmpfile(3), Fortran's scratch files,
+//! memfd_create(2)). Nobody else can open it, so an understudy makes another one like it, in the same directory.
+#![allow(unsafe_code)]
+
+use super::memory_file;
+use crate::user::open::{link_of, stat};
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io;
+use std::mem::ManuallyDrop;
+use std::os::fd::FromRawFd;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+
+/// Identity and content of a file without a name.
+#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Nameless {
+    pub id: (u64, u64),
+    /// `None`: a lower descriptor has the same file.
+    content: Option<Vec<u8>>,
+    /// Seals of a file in memory.
+    seals: i32,
+    mode: u32,
+}
+
+/// Returns the content of a file; `None` if that is longer than `room`.
+///
+/// The program's descriptor is read if possible: closing another descriptor of the file ends the
+/// locks that the program has on the file (fcntl(2)).
+pub fn content(fd: i32, flags: i32, room: usize) -> io::Result<Option<Vec<u8>>> {
+    // SAFETY: the program's descriptor, which stays open.
+    let own = ManuallyDrop::new(unsafe { File::from_raw_fd(fd) });
+    let length = own.metadata()?.len();
+    if length > room as u64 {
+        return Ok(None);
+    }
+    let mut content = vec![0; length as usize];
+    match flags & libc::O_ACCMODE {
+        libc::O_WRONLY => File::open(link_of(fd))?.read_exact_at(&mut content, 0)?,
+        _ => own.read_exact_at(&mut content, 0)?,
+    }
+    Ok(Some(content))
+}
+
+impl Nameless {
+    /// Returns the file of a descriptor, with this content.
+    pub fn of(fd: i32, id: (u64, u64), content: Option<Vec<u8>>) -> Nameless {
+        Nameless {
+            id,
+            content,
+            seals: memory_file::seals(fd),
+            mode: stat(fd).map_or(0o600, |about| about.st_mode & 0o7777),
+        }
+    }
+
+    /// Returns true for a descriptor of that file, unless it has further seals, which stay.
+    pub fn is_open_at(&self, fd: i32) -> bool {
+        let is_sealed = || memory_file::seals(fd) & !self.seals != 0;
+        let is_it = link_of(fd)
+            .metadata()
+            .is_ok_and(|about| (about.dev(), about.ino()) == self.id);
+        is_it && !is_sealed()
+    }
+
+    /// Gives a file its content, mode and seals again, if these are other ones.
+    ///
+    /// The descriptor may be one for reading only.
+    pub fn fill(&self, fd: i32, flags: i32) -> io::Result<()> {
+        let Some(then) = &self.content else {
+            return Ok(());
+        };
+        if content(fd, flags, then.len())?.as_ref() != Some(then) {
+            let file = OpenOptions::new().write(true).open(link_of(fd))?;
+            file.set_len(then.len() as u64)?;
+            file.write_all_at(then, 0)?;
+        }
+        let is_other = |about: Metadata| about.mode() & 0o7777 != self.mode;
+        if link_of(fd).metadata().is_ok_and(is_other) {
+            fs::set_permissions(link_of(fd), fs::Permissions::from_mode(self.mode))?;
+        }
+        memory_file::seal(fd, self.seals)
+    }
+}

@@ -1,0 +1,70 @@
+//! Descriptors that cannot be restored: found at a cut, before anything depends on them.
+
+use super::former_name::{self, Named};
+use super::open_files::Others;
+use super::sockets::LocalSockets;
+use super::streams::Stream;
+use super::{kinds, pipes, posix_queues, sockets};
+use crate::kernel_state::{self, DESCRIPTORS};
+use crate::user::UserError;
+use crate::user::input::Input;
+use crate::user::open::{descriptors, path_of, stat};
+use std::os::unix::ffi::OsStrExt;
+use understudy_abi::RUNTIME_FD_BASE;
+
+/// Returns what stands in the way of one descriptor, whose kind is restored.
+fn objection(fd: i32, kind: &str, about: &libc::stat, local: &LocalSockets) -> Option<String> {
+    match kind {
+        "file" | "removed file" => {
+            let path = path_of(fd);
+            let has_lost = matches!(
+                former_name::other_name(about, path.as_os_str().as_bytes()),
+                Named::Elsewhere
+            );
+            has_lost.then(|| {
+                "it has another name, which cannot be found; let the program open it by that".into()
+            })
+        }
+        "pipe" => pipes::objection(fd),
+        "mqueue" => posix_queues::objection(fd, about),
+        socket if socket.starts_with("socket:") => sockets::objection(fd, about.st_ino, local),
+        _ => None,
+    }
+}
+
+/// Refuses descriptors whose numbers are understudy's.
+///
+/// `highest` is such a number that the program has been given.
+pub fn check_numbers(open: &[i32], highest: Option<i32>) -> Result<(), UserError> {
+    if let Some(number) = highest {
+        return Err(UserError::Descriptors(format!("descriptor {number}")));
+    }
+    if open.len() >= RUNTIME_FD_BASE as usize {
+        return Err(UserError::Descriptors(format!("{} files", open.len())));
+    }
+    Ok(())
+}
+
+/// Refuses if one of the program's descriptors cannot be restored.
+pub fn check_kinds(files: &Others, input: &Input) -> Result<(), UserError> {
+    let about = |fd| Some((fd, stat(fd)?));
+    let all: Vec<(i32, libc::stat)> = descriptors().into_iter().filter_map(about).collect();
+    let is_programs = |(fd, about): &&(i32, libc::stat)| {
+        files.is_programs(*fd, about)
+            && !files.was_inherited(*fd)
+            && !input.is_relayed(about)
+            && Stream::of(*fd, about).is_none()
+    };
+    let own: Vec<(i32, libc::stat)> = all.iter().filter(is_programs).copied().collect();
+    let numbers: Vec<i32> = own.iter().map(|(fd, _)| *fd).collect();
+    let local = LocalSockets::among(&numbers);
+    let kinds = kinds::of_all(&own, &local);
+    let found = own.iter().find_map(|(fd, about)| {
+        let kind = &kinds[fd];
+        let why = kernel_state::refusal(DESCRIPTORS, kind).map(Into::into);
+        let why = why.or_else(|| objection(*fd, kind, about, &local))?;
+        let path = path_of(*fd).to_string_lossy().into_owned();
+        Some(UserError::Descriptor { fd: *fd, path, why })
+    });
+    found.map_or(Ok(()), Err)
+}

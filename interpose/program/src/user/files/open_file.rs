@@ -1,0 +1,127 @@
+//! Open files that another process can open by their names, or make anew.
+#![allow(unsafe_code)]
+
+use super::former_name::{is_nameless, is_regular, present_name};
+use super::nameless::{Nameless, content};
+use super::posix_queues::is_queue;
+use super::proc_names;
+use crate::user::UserError;
+use crate::user::open::{is_same_description, path_of};
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use understudy_catalogue::message;
+
+/// Limit of the content of all such files of a process, in bytes: it is in every checkpoint.
+const MAX_CONTENT: usize = 64 << 20;
+
+/// Open regular file, directory or device.
+#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Open {
+    pub path: Vec<u8>,
+    /// Device and inode.
+    pub id: (u64, u64),
+    /// open(2) flags without those that create or truncate.
+    pub flags: i32,
+    pub close_on_exec: bool,
+    pub offset: i64,
+    pub size: i64,
+    /// Lower descriptor with the same open file description, if any.
+    pub same_as: Option<i32>,
+    /// Content of a file without a name.
+    pub nameless: Option<Nameless>,
+}
+
+impl Open {
+    /// Returns the file of a descriptor; `None` if no name opens it.
+    ///
+    /// `lower` are lower descriptors, which may have the same open file description.
+    pub fn of(fd: i32, stat: &libc::stat, is_programs: bool, lower: &[i32]) -> Option<Open> {
+        // SAFETY: fcntl(2) that only asks.
+        let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
+        let has_name = match stat.st_mode & libc::S_IFMT {
+            libc::S_IFREG => !is_queue(fd),
+            libc::S_IFDIR | libc::S_IFCHR => is_programs,
+            _ => is_programs && flags & libc::O_PATH != 0,
+        };
+        if !has_name {
+            return None;
+        }
+        let path = present_name(stat, path_of(fd).as_os_str().as_bytes());
+        let is_same = |other: &&i32| is_same_description(fd, **other);
+        // SAFETY: fcntl(2), lseek(2) on a descriptor of this process.
+        unsafe {
+            Some(Open {
+                path: proc_names::neutral(&path),
+                id: (stat.st_dev, stat.st_ino),
+                flags,
+                close_on_exec: libc::fcntl(fd, libc::F_GETFD) & libc::FD_CLOEXEC != 0,
+                offset: libc::lseek(fd, 0, libc::SEEK_CUR),
+                size: stat.st_size,
+                same_as: lower.iter().find(is_same).copied(),
+                nameless: None,
+            })
+        }
+    }
+
+    /// True if this process has the file open as `now`.
+    ///
+    /// Another name may have been given to the file, or its name may have been removed, if this
+    /// process is the one that was saved (`own`). A file that the program has removed is there
+    /// again, and is another one if it had to be copied.
+    pub fn is_still(&self, now: &Open, own: bool) -> bool {
+        let is_back = || {
+            Path::new(OsStr::from_bytes(&self.path))
+                .symlink_metadata()
+                .is_ok()
+        };
+        let keeps = || !is_nameless(&now.path) || !is_back();
+        now.path == self.path || (own && now.id == self.id && keeps())
+    }
+
+    /// Returns the error of the last system call, by which the file cannot be put back.
+    pub fn failed(&self, action: &str) -> UserError {
+        let error = std::io::Error::last_os_error();
+        UserError::File {
+            path: String::from_utf8_lossy(&self.path).into_owned(),
+            why: format!("{action}: {error}"),
+        }
+    }
+
+    /// True if the program may write to the file.
+    pub fn is_writable(&self) -> bool {
+        self.flags & libc::O_ACCMODE != libc::O_RDONLY
+    }
+}
+
+/// Reads the content of files that have no name. Warns once of a file that is too long.
+pub fn keep_nameless(files: &mut BTreeMap<i32, Open>, has_warned: &Cell<bool>) {
+    let mut room = MAX_CONTENT;
+    let mut read: BTreeSet<(u64, u64)> = BTreeSet::new();
+    for (&fd, file) in files {
+        if file.same_as.is_some() || !is_nameless(&file.path) || !is_regular(fd) {
+            continue;
+        }
+        if !read.insert(file.id) {
+            file.nameless = Some(Nameless::of(fd, file.id, None));
+            continue;
+        }
+        match content(fd, file.flags, room) {
+            Ok(Some(content)) => {
+                room -= content.len();
+                file.nameless = Some(Nameless::of(fd, file.id, Some(content)));
+            }
+            Ok(None) if has_warned.replace(true) => {}
+            Ok(None) => log::warn!(
+                "{}",
+                message::nameless_file_too_large(String::from_utf8_lossy(&file.path), file.size)
+            ),
+            Err(error) => log::warn!(
+                "{}",
+                message::nameless_file_unreadable(String::from_utf8_lossy(&file.path), error)
+            ),
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! POSIX message queues of this process alone (mq_overview(7)).
+//!
+//! A queue without a name that has one open file description, which no child has, is used by this
+//! process alone. Its messages are received and sent again: the kernel copies none. All threads of
+//! the program stand still meanwhile, and none of them waits in the kernel.
+#![allow(unsafe_code)]
+
+use super::former_name;
+use crate::sys;
+use crate::user::children;
+use crate::user::open::{path_of, stat};
+use std::ffi::CString;
+use std::fs::{File, OpenOptions};
+use std::io::{Error, Result};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use understudy_catalogue::message;
+
+/// Type of the file system of queues (statfs(2)).
+pub const FILE_SYSTEM: i64 = 0x1980_0202;
+
+const NAMED: &str = "any process may use it as long as it has a name; let the program remove the \
+                     name as soon as it has opened the queue (mq_unlink)";
+const SHARED: &str = "a child or another process may use it, or it is open twice; let the program \
+                      open it once, and use it alone";
+const NOTIFIED: &str = "it is to notify of a message (mq_notify), which cannot be restored; let \
+                        the program wait for messages by poll(2) or a thread";
+const UNREADABLE: &str = "its permissions do not let its messages be read and sent; let its owner \
+                          read and write it";
+
+/// A message: its priority and its text.
+type Message = (u32, Vec<u8>);
+
+/// A queue at a cut.
+#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Queue {
+    /// Name that it has had.
+    name: Vec<u8>,
+    inode: u64,
+    max_messages: i64,
+    max_bytes: i64,
+    mode: u32,
+    user: u32,
+    group: u32,
+    messages: Vec<Message>,
+}
+
+/// True for the descriptor of a queue.
+pub fn is_queue(fd: i32) -> bool {
+    // SAFETY: fstatfs(2) fills a structure of this function.
+    unsafe {
+        let mut about: libc::statfs = std::mem::zeroed();
+        libc::fstatfs(fd, &raw mut about) == 0 && about.f_type as i64 == FILE_SYSTEM
+    }
+}
+
+/// Returns the reason why a queue cannot be restored.
+pub fn objection(fd: i32, about: &libc::stat) -> Option<String> {
+    let why = if about.st_nlink > 0 {
+        NAMED
+    } else if children::has_any() || !is_open_once(fd) {
+        SHARED
+    } else {
+        match text_of(fd) {
+            Some(text) if has_notification(&text) => NOTIFIED,
+            Some(_) if open_separately(fd).is_ok() => return None,
+            _ => UNREADABLE,
+        }
+    };
+    Some(why.into())
+}
+
+/// True if no other open file description of the queue exists.
+///
+/// Only then the kernel grants a lease for writing (fcntl(2)).
+fn is_open_once(fd: i32) -> bool {
+    // SAFETY: fcntl(2) on a descriptor of the program; the lease is given back at once.
+    unsafe {
+        let is_granted = libc::fcntl(fd, libc::F_SETLEASE, libc::F_WRLCK) == 0;
+        libc::fcntl(fd, libc::F_SETLEASE, libc::F_UNLCK);
+        is_granted
+    }
+}
+
+/// Reads the text that the kernel has for a queue.
+///
+/// `None` if the queue is open for writing only.
+fn text_of(fd: i32) -> Option<String> {
+    let mut text = [0u8; 256];
+    // SAFETY: pread(2) into an array of this function.
+    let length = unsafe { libc::pread(fd, text.as_mut_ptr().cast(), text.len(), 0) };
+    let text = text.get(..usize::try_from(length).ok()?)?;
+    std::str::from_utf8(text).ok().map(Into::into)
+}
+
+/// True if the text of a queue names a process to notify.
+fn has_notification(text: &str) -> bool {
+    let value = |word: &str| word.strip_prefix("NOTIFY_PID:")?.parse().ok();
+    let process: Option<i32> = text.split_whitespace().find_map(value);
+    process != Some(0)
+}
+
+/// Opens the queue of a descriptor with another open file description.
+///
+/// Closing that ends the notification of this process (mq_notify(3)).
+fn open_separately(fd: i32) -> Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true);
+    options.custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC);
+    options.open(format!("/proc/self/fd/{fd}"))
+}
+
+/// Returns the error of a call that returned -1.
+fn outcome(rc: isize) -> Result<isize> {
+    match rc {
+        -1 => Err(Error::last_os_error()),
+        rc => Ok(rc),
+    }
+}
+
+fn receive_all(queue: &File, max_bytes: usize) -> Result<Vec<Message>> {
+    let mut messages = Vec::new();
+    let mut text = vec![0u8; max_bytes];
+    loop {
+        let (mut priority, at) = (0, text.as_mut_ptr().cast());
+        // SAFETY: mq_receive(3) writes `max_bytes` at most, and a priority.
+        let rc = unsafe { libc::mq_receive(queue.as_raw_fd(), at, max_bytes, &raw mut priority) };
+        match outcome(rc) {
+            Ok(length) => messages.push((priority, text[..length as usize].to_vec())),
+            Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => return Ok(messages),
+            Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn send_all(queue: &File, messages: &[Message]) -> Result<()> {
+    for (priority, text) in messages {
+        let (fd, at) = (queue.as_raw_fd(), text.as_ptr().cast());
+        // SAFETY: mq_send(3) reads the text.
+        let send = || outcome(unsafe { libc::mq_send(fd, at, text.len(), *priority) } as isize);
+        while let Err(error) = send() {
+            if error.raw_os_error() != Some(libc::EINTR) {
+                return Err(error);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns the messages of a queue, which stay in it.
+fn copy_all(queue: &File, max_bytes: usize) -> Result<Vec<Message>> {
+    let messages = receive_all(queue, max_bytes)?;
+    if let Err(error) = send_all(queue, &messages) {
+        sys::say(message::queue_not_restored(error, std::process::id()));
+        sys::kill_self();
+    }
+    Ok(messages)
+}
+
+impl Queue {
+    /// Returns the queue of a descriptor with its messages.
+    pub fn of(fd: i32) -> Option<Queue> {
+        let about = stat(fd)?;
+        let path = path_of(fd);
+        // A notification of after the cut would be sent.
+        drop(open_separately(fd).ok()?);
+        let queue = open_separately(fd).ok()?;
+        // SAFETY: mq_getattr(3) fills a structure of this function.
+        let limits = unsafe {
+            let mut limits: libc::mq_attr = std::mem::zeroed();
+            outcome(libc::mq_getattr(fd, &raw mut limits) as isize).ok()?;
+            limits
+        };
+        Some(Queue {
+            name: former_name::former(&path)?.as_os_str().as_bytes().to_vec(),
+            inode: about.st_ino,
+            max_messages: limits.mq_maxmsg,
+            max_bytes: limits.mq_msgsize,
+            mode: about.st_mode & 0o7777,
+            user: about.st_uid,
+            group: about.st_gid,
+            messages: copy_all(&queue, limits.mq_msgsize as usize).ok()?,
+        })
+    }
+
+    /// True if this queue can become the other one by its messages.
+    pub fn can_become(&self, other: &Queue) -> bool {
+        let key = |it: &Queue| (it.inode, it.max_messages, it.max_bytes);
+        key(self) == key(other) && self.name == other.name
+    }
+
+    /// Makes an empty queue without a name, open with these flags.
+    ///
+    /// The name before is used if it is free: the descriptor's link in `/proc` has it.
+    pub fn make(&self, flags: i32) -> Result<OwnedFd> {
+        let other = format!("/understudy.{}", std::process::id()).into_bytes();
+        let made = self.make_as(&self.name);
+        let made = made.or_else(|_| self.make_as(&other))?;
+        let access = flags & (libc::O_ACCMODE | libc::O_NONBLOCK);
+        let path = CString::new(format!("/proc/self/fd/{}", made.as_raw_fd()))?;
+        // SAFETY: open(2) of a valid string; the descriptor is new.
+        unsafe {
+            let fd = outcome(libc::open(path.as_ptr(), access | libc::O_CLOEXEC) as isize)?;
+            Ok(OwnedFd::from_raw_fd(fd as i32))
+        }
+    }
+
+    fn make_as(&self, name: &[u8]) -> Result<OwnedFd> {
+        let name = CString::new(name)?;
+        let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
+        // SAFETY: mq_open(3) and mq_unlink(3) of a valid string; the descriptor is new.
+        unsafe {
+            let mut limits: libc::mq_attr = std::mem::zeroed();
+            (limits.mq_maxmsg, limits.mq_msgsize) = (self.max_messages, self.max_bytes);
+            let mode: libc::mode_t = 0o600;
+            let fd = libc::mq_open(name.as_ptr(), flags, mode, &raw const limits);
+            let made = OwnedFd::from_raw_fd(outcome(fd as isize)? as i32);
+            outcome(libc::mq_unlink(name.as_ptr()) as isize)?;
+            Ok(made)
+        }
+    }
+
+    /// Puts the messages in the place of those that the queue of the descriptor has.
+    pub fn fill(&self, fd: i32) -> Result<()> {
+        let queue = open_separately(fd)?;
+        receive_all(&queue, self.max_bytes as usize)?;
+        send_all(&queue, &self.messages)?;
+        // SAFETY: fchmod(2), fchown(2) of a descriptor of this process.
+        unsafe {
+            let about = stat(fd).ok_or_else(Error::last_os_error)?;
+            if (about.st_uid, about.st_gid) != (self.user, self.group) {
+                outcome(libc::fchown(fd, self.user, self.group) as isize)?;
+            }
+            outcome(libc::fchmod(fd, self.mode) as isize).map(drop)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queue(messages: Vec<Message>) -> Queue {
+        // SAFETY: these calls only return numbers.
+        let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
+        Queue {
+            name: format!("/understudy.test.{}", std::process::id()).into(),
+            inode: 0,
+            max_messages: 4,
+            max_bytes: 32,
+            mode: 0o640,
+            user,
+            group,
+            messages,
+        }
+    }
+
+    #[test]
+    fn messages_are_copied_and_put_back_in_order() {
+        let messages = vec![(7, vec![1; 32]), (3, vec![2]), (3, vec![3, 3]), (0, vec![])];
+        let queue = queue(messages);
+        let made = queue.make(libc::O_RDONLY).expect("mq_open(3)");
+        let fd = made.as_raw_fd();
+        queue.fill(fd).expect("mq_send(3)");
+        for _ in 0..2 {
+            let read = Queue::of(fd).expect("a queue");
+            let inode = read.inode;
+            assert_eq!(
+                read,
+                Queue {
+                    inode,
+                    ..queue.clone()
+                }
+            );
+        }
+        let about = stat(fd).expect("fstat(2)");
+        assert!(is_queue(fd) && is_open_once(fd));
+        let other = open_separately(fd).expect("open(2)");
+        assert_eq!(objection(fd, &about).as_deref(), Some(SHARED));
+        drop(other);
+        queue.fill(fd).expect("mq_send(3)");
+        assert_eq!(Queue::of(fd).map(|it| it.messages), Some(queue.messages));
+    }
+
+    #[test]
+    fn a_process_to_notify_is_found() {
+        let text =
+            |process| format!("QSIZE:8   NOTIFY:0     SIGNO:10    NOTIFY_PID:{process}   \n");
+        assert!(!has_notification(&text(0)));
+        assert!(has_notification(&text(22115)));
+        assert!(has_notification(""));
+    }
+}

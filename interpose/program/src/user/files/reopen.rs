@@ -1,0 +1,117 @@
+//! Files that are opened again, by their names or by another descriptor.
+#![allow(unsafe_code)]
+
+use super::nameless::Nameless;
+use super::open_file::Open;
+use super::{memory_file, proc_names};
+use crate::user::UserError;
+use crate::user::open::link_of;
+use std::collections::BTreeMap;
+use std::ffi::{CStr, CString, OsStr};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// Gives a descriptor its file.
+///
+/// # Errors
+/// The file cannot be opened or made.
+pub fn reopen(fd: i32, file: &Open, all: &BTreeMap<i32, Open>) -> Result<(), UserError> {
+    // SAFETY: open(2), dup3(2), close(2) with valid arguments; what the descriptor was before is
+    // not the program's.
+    unsafe {
+        let mode = if file.close_on_exec {
+            libc::O_CLOEXEC
+        } else {
+            0
+        };
+        if let Some(other) = file.same_as {
+            return if libc::dup3(other, fd, mode) < 0 {
+                Err(file.failed("cannot be duplicated"))
+            } else {
+                Ok(())
+            };
+        }
+        let made = file.nameless.as_ref().map(|it| open_or_make(it, fd, all));
+        let path = match made {
+            None => proc_names::actual(&file.path),
+            Some(Ok(ref made)) => format!("/proc/self/fd/{}", made.as_raw_fd()).into_bytes(),
+            Some(Err(_)) => return Err(file.failed("cannot be made again")),
+        };
+        let path = CString::new(path).map_err(|_| file.failed("has an impossible name"))?;
+        let mut not = libc::O_CREAT | libc::O_TRUNC | libc::O_EXCL;
+        if made.is_some() {
+            not |= libc::O_TMPFILE;
+        }
+        let opened = open_whatever_its_mode(&path, file.flags & !not);
+        if opened < 0 {
+            return Err(file.failed("cannot be opened again"));
+        }
+        if opened != fd {
+            let moved = libc::dup3(opened, fd, mode);
+            libc::close(opened);
+            if moved < 0 {
+                return Err(file.failed("cannot be given its descriptor"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Opens a file, also one that the program has made read-only since.
+fn open_whatever_its_mode(path: &CStr, flags: i32) -> i32 {
+    // SAFETY: open(2), stat(2), chmod(2) with a valid string and structure.
+    unsafe {
+        let opened = libc::open(path.as_ptr(), flags);
+        let mut about: libc::stat = std::mem::zeroed();
+        let is_refused = opened < 0 && *libc::__errno_location() == libc::EACCES;
+        if !is_refused || libc::stat(path.as_ptr(), &raw mut about) != 0 {
+            return opened;
+        }
+        libc::chmod(path.as_ptr(), about.st_mode & 0o7777 | 0o600);
+        let opened = libc::open(path.as_ptr(), flags);
+        let error = *libc::__errno_location();
+        libc::chmod(path.as_ptr(), about.st_mode & 0o7777);
+        *libc::__errno_location() = error;
+        opened
+    }
+}
+
+/// Opens the file without a name that descriptor `fd` is to have.
+///
+/// This is the file that another one of `all` has open already, or a new one.
+fn open_or_make(nameless: &Nameless, fd: i32, all: &BTreeMap<i32, Open>) -> io::Result<File> {
+    let is_same = |open: &Open| {
+        open.nameless
+            .as_ref()
+            .is_some_and(|it| it.id == nameless.id)
+    };
+    // Lower descriptors have been put back; a higher one may be open still.
+    let is_there = |other: i32| other < fd || (other > fd && nameless.is_open_at(other));
+    let twin = all
+        .iter()
+        .find(|&(&other, open)| is_there(other) && is_same(open));
+    twin.map_or_else(
+        || make_like(&all[&fd]),
+        |(&other, _)| File::open(link_of(other)),
+    )
+}
+
+/// Makes an empty file like `file`, in the same directory if possible, else in memory.
+fn make_like(file: &Open) -> io::Result<File> {
+    let path = Path::new(OsStr::from_bytes(&file.path));
+    let is_in_memory = memory_file::is_its_name(&file.path);
+    let directory = path.parent().filter(|_| !is_in_memory);
+    let like = |directory| {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).mode(0o600);
+        options.custom_flags(libc::O_TMPFILE).open(directory).ok()
+    };
+    if let Some(made) = directory.and_then(like) {
+        return Ok(made);
+    }
+    memory_file::make(&file.path)
+}

@@ -1,0 +1,310 @@
+//! Listeners and connections of TCP that are made anew at their addresses.
+//!
+//! A connection is made by a listener at the address of one end: the program's own, or one that is
+//! closed again. Addresses that the kernel keeps for closed connections are released first
+//! ([`super::time_wait`]). TCP_REPAIR would do all of this, but needs CAP_NET_ADMIN.
+#![allow(unsafe_code)]
+
+use super::connecting::owned;
+use super::endpoint::Endpoint;
+use super::queues::send_all;
+use super::socket::Socket;
+use super::socket_options::{
+    CORK, DEFER_ACCEPT, NO_DELAY, RECEIVE_BUFFER, REUSE_ADDRESS, REUSE_PORT, reset_at_close,
+};
+use super::{connecting, tcp, time_wait};
+use crate::user::open;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+/// Longest wait for an address that an ending process still has.
+const MAX_WAIT_FOR_ADDRESS: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Content that fits into a connection with buffers of any size, in bytes.
+const SMALL_CONTENT: usize = 1 << 15;
+
+/// Socket that cannot be made anew.
+#[derive(Debug)]
+pub struct LostSocket {
+    /// Descriptor.
+    pub fd: i32,
+    /// Own address.
+    pub address: String,
+    pub why: io::Error,
+}
+
+/// Closes a descriptor that the program did not have at the checkpoint.
+///
+/// A connection of TCP is reset: otherwise the kernel keeps its addresses for a minute.
+pub fn abandon(fd: i32) {
+    if tcp::is_tcp(fd) {
+        reset_at_close(fd);
+    }
+    // SAFETY: close(2) of a descriptor that the program has opened since the checkpoint.
+    unsafe { libc::close(fd) };
+}
+
+/// Makes room for the content of a connection, and has it sent at once.
+pub fn open_wide(fd: i32, socket: &Socket) {
+    CORK.write_number(fd, 0);
+    NO_DELAY.write_number(fd, 1);
+    let length: usize = socket.content.iter().map(Vec::len).sum();
+    if length > SMALL_CONTENT {
+        RECEIVE_BUFFER.write_number(fd, i32::try_from(4 * length).unwrap_or(i32::MAX));
+    }
+}
+
+/// Closes the connections that wait at a listener, which had none at the checkpoint.
+pub fn empty_listener(fd: i32, backlog: u32) {
+    while let Ok(connection) = accept(fd, Duration::ZERO) {
+        drop(connection);
+    }
+    // SAFETY: listen(2) of the program's listener.
+    unsafe { libc::listen(fd, backlog.cast_signed()) };
+}
+
+/// Accepts a connection that comes within `patience`.
+fn accept(fd: i32, patience: Duration) -> io::Result<OwnedFd> {
+    if open::events_within(fd, libc::POLLIN, patience) & libc::POLLIN == 0 {
+        return Err(io::ErrorKind::TimedOut.into());
+    }
+    // SAFETY: accept4(2), whose descriptor nobody else has.
+    unsafe {
+        owned(libc::accept4(
+            fd,
+            std::ptr::null_mut(),
+            std::ptr::null_mut(),
+            0,
+        ))
+    }
+}
+
+/// Makes a socket of equal kind and options.
+///
+/// Closed connections may have the same address.
+fn like(socket: &Socket) -> io::Result<OwnedFd> {
+    let [family, kind, protocol] = socket.kind;
+    // SAFETY: socket(2), whose descriptor nobody else has.
+    let made = unsafe { owned(libc::socket(family, kind, protocol))? };
+    socket.options.apply(made.as_raw_fd());
+    if family != libc::AF_UNIX {
+        REUSE_ADDRESS.write_number(made.as_raw_fd(), 1);
+        DEFER_ACCEPT.write_number(made.as_raw_fd(), 0);
+    }
+    Ok(made)
+}
+
+/// Binds or connects, again and again as long as the kernel keeps the address.
+fn patiently<T>(ports: &BTreeSet<u16>, mut act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    let start = Instant::now();
+    loop {
+        let error = match act() {
+            Ok(made) => return Ok(made),
+            Err(error) => error,
+        };
+        let is_in_use = error.kind() == io::ErrorKind::AddrInUse;
+        if !is_in_use || start.elapsed() > MAX_WAIT_FOR_ADDRESS {
+            return Err(error);
+        }
+        time_wait::release(ports);
+        std::thread::sleep(PAUSE);
+    }
+}
+
+fn listen_at(socket: &Socket, address: &Endpoint, backlog: u32) -> io::Result<OwnedFd> {
+    let made = like(socket)?;
+    address.bind(made.as_raw_fd())?;
+    // SAFETY: listen(2) of a socket of our own.
+    let rc = unsafe { libc::listen(made.as_raw_fd(), backlog.cast_signed()) };
+    if rc == 0 {
+        Ok(made)
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// Returns an address in the form of a family of sockets.
+fn in_family(address: &Endpoint, family: i32) -> Option<Endpoint> {
+    let (ip, port) = address.ip()?;
+    match (ip, family) {
+        (IpAddr::V4(ip), libc::AF_INET) => Some(Endpoint::of_v4(ip, port)),
+        (IpAddr::V4(ip), _) => Some(Endpoint::of_v6(ip.to_ipv6_mapped(), port)),
+        (IpAddr::V6(ip), _) => Some(Endpoint::of_v6(ip, port)),
+    }
+}
+
+/// Sockets that are made anew, beside those that were kept.
+struct Rebuilder<'a> {
+    saved: &'a BTreeMap<i32, &'a Socket>,
+    missing: BTreeSet<i32>,
+    made: BTreeMap<i32, OwnedFd>,
+}
+
+/// Makes the missing listeners and connections anew, and returns them by descriptor.
+///
+/// # Errors
+/// The first socket that cannot be made.
+pub fn rebuild(
+    saved: &BTreeMap<i32, &Socket>,
+    missing: &BTreeSet<i32>,
+) -> Result<BTreeMap<i32, OwnedFd>, LostSocket> {
+    let (missing, kept): (BTreeSet<i32>, BTreeSet<i32>) = saved
+        .iter()
+        .filter(|(_, socket)| socket.has_address())
+        .map(|(fd, _)| *fd)
+        .partition(|fd| missing.contains(fd));
+    if missing.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    kept.iter().for_each(|&fd| share_addresses(fd));
+    let mut all = Rebuilder {
+        saved,
+        missing,
+        made: BTreeMap::new(),
+    };
+    time_wait::release(&all.ports());
+    all.make(|it| it.backlog.is_some(), Rebuilder::make_listener)?;
+    all.make(|it| it.backlog.is_none(), Rebuilder::make_connection)?;
+    Ok(all.made)
+}
+
+/// Lets a kept socket share its addresses with those that are made.
+///
+/// [`super::fill`] restores the options.
+fn share_addresses(fd: i32) {
+    if tcp::is_tcp(fd) {
+        REUSE_ADDRESS.write_number(fd, 1);
+        REUSE_PORT.write_number(fd, 1);
+        DEFER_ACCEPT.write_number(fd, 0);
+    }
+}
+
+impl Rebuilder<'_> {
+    fn ports(&self) -> BTreeSet<u16> {
+        let ports = |fd| self.saved[fd].ports();
+        self.missing.iter().flat_map(ports).collect()
+    }
+
+    fn make(
+        &mut self,
+        is_wanted: impl Fn(&Socket) -> bool,
+        make_one: impl Fn(&mut Self, i32) -> io::Result<()>,
+    ) -> Result<(), LostSocket> {
+        for fd in self.missing.clone() {
+            if is_wanted(self.saved[&fd]) && !self.made.contains_key(&fd) {
+                make_one(self, fd).map_err(|why| LostSocket {
+                    fd,
+                    address: self.saved[&fd]
+                        .address
+                        .as_ref()
+                        .map_or_else(String::new, Endpoint::to_string),
+                    why,
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn make_listener(&mut self, fd: i32) -> io::Result<()> {
+        let socket = self.saved[&fd];
+        if let (Some(address), Some(backlog)) = (&socket.address, socket.backlog) {
+            let listen = || listen_at(socket, address, backlog);
+            let made = patiently(&socket.ports().collect(), listen)?;
+            self.made.insert(fd, made);
+        }
+        Ok(())
+    }
+
+    /// Returns the listener of this process that receives connections to an end.
+    ///
+    /// The flag is true if other sockets may receive them as well (SO_REUSEPORT).
+    fn listener_for(&self, end: &Socket) -> Option<(i32, bool)> {
+        let is_for = |listener: &Socket| {
+            let addresses = listener.address.as_ref().zip(end.address.as_ref());
+            listener.backlog.is_some()
+                && listener.kind[0] == end.kind[0]
+                && addresses.is_some_and(|(at, to)| at.covers(to))
+        };
+        let (fd, listener) = self.saved.iter().find(|(_, it)| is_for(it))?;
+        let made = self.made.get(fd).map(AsRawFd::as_raw_fd);
+        Some((made.unwrap_or(*fd), listener.options.has(REUSE_PORT)))
+    }
+
+    /// Makes both ends of the connection with one end at `fd`.
+    fn make_connection(&mut self, fd: i32) -> io::Result<()> {
+        let socket = self.saved[&fd];
+        if let Some(address) = &socket.closed_peer {
+            let made = self.make_orphan(socket, address)?;
+            self.made.insert(fd, made);
+            return Ok(());
+        }
+        let is_other = |(_, it): &(&i32, &&Socket)| Some(it.number) == socket.peer;
+        let found = self.saved.iter().find(is_other);
+        let (&other_fd, &other) = found.ok_or(io::ErrorKind::NotFound)?;
+        let ports = socket.ports().chain(other.ports()).collect();
+        let [one, two] = patiently(&ports, || self.connect(socket, other))?;
+        self.made.extend([(fd, one), (other_fd, two)]);
+        Ok(())
+    }
+
+    /// Makes a connection, sends the end its content, and closes the other end.
+    fn make_orphan(&self, socket: &Socket, address: &Endpoint) -> io::Result<OwnedFd> {
+        let other = Socket {
+            address: Some(address.clone()),
+            closed_peer: None,
+            ..socket.clone()
+        };
+        let [made, peer] = patiently(&socket.ports().collect(), || self.connect(socket, &other))?;
+        open_wide(made.as_raw_fd(), socket);
+        open_wide(peer.as_raw_fd(), &other);
+        send_all(peer.as_raw_fd(), &socket.content)?;
+        tcp::has_arrived(peer.as_raw_fd(), made.as_raw_fd());
+        Ok(made)
+    }
+
+    /// Connects two new sockets, of which one accepts.
+    ///
+    /// The one that connected can share its port with other connections, so that it cannot listen
+    /// there. Neither can say which one that was.
+    fn connect(&self, one: &Socket, two: &Socket) -> io::Result<[OwnedFd; 2]> {
+        let by = |acceptor, connector| match self.listener_for(acceptor) {
+            Some((_, true)) => Err(io::ErrorKind::AddrInUse.into()),
+            Some((listener, false)) => connect_by(listener, acceptor, connector),
+            None => {
+                let address = acceptor.address.as_ref().ok_or(io::ErrorKind::NotFound)?;
+                let listener = listen_at(acceptor, address, 1)?;
+                connect_by(listener.as_raw_fd(), acceptor, connector)
+            }
+        };
+        match by(one, two) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                by(two, one).map(|[two, one]| [one, two])
+            }
+            result => result,
+        }
+    }
+}
+
+/// Connects two new sockets, and returns the accepted and the connected one.
+fn connect_by(listener: i32, acceptor: &Socket, connector: &Socket) -> io::Result<[OwnedFd; 2]> {
+    let (Some(to), Some(from)) = (&acceptor.address, &connector.address) else {
+        return Err(io::ErrorKind::NotFound.into());
+    };
+    let to = in_family(to, connector.kind[0]).ok_or(io::ErrorKind::NotFound)?;
+    while accept(listener, Duration::ZERO).is_ok() {}
+    let connected = connecting::connect_from(|| like(connector), from, &to)?;
+    if !tcp::has_room(connected.as_raw_fd()) {
+        return Err(io::ErrorKind::TimedOut.into());
+    }
+    loop {
+        let accepted = accept(listener, tcp::MAX_WAIT)?;
+        let peer = Endpoint::peer(accepted.as_raw_fd()).and_then(|it| it.ip());
+        if peer == from.ip() {
+            return Ok([accepted, connected]);
+        }
+    }
+}

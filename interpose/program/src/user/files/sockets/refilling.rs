@@ -1,0 +1,53 @@
+//! Options and content of sockets, set to those of a cut.
+#![allow(unsafe_code)]
+
+use super::queues::{self, content, drain, send_all};
+use super::socket::Socket;
+use super::{rebuilding, tcp};
+use std::collections::BTreeMap;
+use std::io;
+
+/// Gives sockets that are there their options and content of the checkpoint.
+pub fn fill(all: &BTreeMap<i32, &Socket>) -> io::Result<()> {
+    for (&fd, socket) in all {
+        match socket.backlog {
+            Some(backlog) => rebuilding::empty_listener(fd, backlog),
+            None if socket.has_address() => rebuilding::open_wide(fd, socket),
+            None => socket.options.apply(fd),
+        }
+    }
+    for (&fd, socket) in all.iter().filter(|(_, socket)| socket.peer().is_some()) {
+        let is_other = |(_, other): &(&i32, &&Socket)| Some(other.number) == socket.peer();
+        let Some((&other, _)) = all.iter().find(is_other) else {
+            continue;
+        };
+        refill(fd, other, socket)?;
+    }
+    for (&fd, socket) in all {
+        socket.options.apply(fd);
+        let how = match socket.is_shut {
+            1 => libc::SHUT_RD,
+            2 => libc::SHUT_WR,
+            3 => libc::SHUT_RDWR,
+            _ => continue,
+        };
+        // SAFETY: shutdown(2) of the program's socket.
+        unsafe { libc::shutdown(fd, how) };
+    }
+    Ok(())
+}
+
+/// Sends a socket its content of the checkpoint from its other end.
+fn refill(fd: i32, other: i32, socket: &Socket) -> io::Result<()> {
+    let has_arrived = || !socket.has_address() || tcp::has_arrived(other, fd);
+    if has_arrived() && content(fd).is_ok_and(|now| now == socket.content) {
+        return Ok(());
+    }
+    drain(fd);
+    if socket.has_address() {
+        queues::drain_connection(fd, other);
+    }
+    send_all(other, &socket.content)?;
+    has_arrived();
+    Ok(())
+}

@@ -1,0 +1,190 @@
+//! Connections of TCP of which this process has both ends (tcp(7)).
+//!
+//! The ends are found by their addresses, each of which is the other's peer. A cut needs that all
+//! that was sent has arrived: what waits at the sender cannot be read.
+#![allow(unsafe_code)]
+
+use super::connection_list::{self, Connection};
+use super::endpoint::Endpoint;
+use super::socket_options::{self, QUICK_ACK};
+use crate::user::open;
+use crate::user::open::stat;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+/// Content of one socket beyond which a checkpoint is refused, in bytes.
+pub const MAX_CONTENT: usize = 16 << 20;
+
+pub const TOO_MUCH: &str = "it holds more than 16 MiB; let the program read them sooner";
+
+/// `<linux/sockios.h>`: bytes that were not sent yet.
+const SIOCOUTQNSD: libc::c_ulong = 0x894b;
+
+/// Longest wait for an acknowledgement, which the kernel may delay by 200 ms (TCP_DELACK_MAX).
+const MAX_DELAY_OF_ACK: Duration = Duration::from_millis(300);
+/// Longest wait for room in a connection of this process.
+pub const MAX_WAIT: Duration = Duration::from_secs(1);
+
+/// States of `<netinet/tcp.h>` in which both ends are restored.
+const RESTORED_STATES: [u8; 4] = [ESTABLISHED, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT];
+const ESTABLISHED: u8 = 1;
+const FIN_WAIT1: u8 = 4;
+const FIN_WAIT2: u8 = 5;
+const CLOSE_WAIT: u8 = 8;
+
+/// Address and port of each end, the own one first.
+type Addresses = [(IpAddr, u16); 2];
+
+/// Connected sockets by their addresses: inode and descriptor.
+pub struct Connections(BTreeMap<Addresses, (u64, i32)>);
+
+impl Connections {
+    /// Collects the connections among these descriptors.
+    pub fn among(descriptors: impl Iterator<Item = i32>) -> Connections {
+        let entry = |fd| Some((addresses(fd)?, (stat(fd)?.st_ino, fd)));
+        let is_inet = |fd: &i32| is_tcp(*fd);
+        Connections(descriptors.filter(is_inet).filter_map(entry).collect())
+    }
+
+    /// Returns inode and descriptor of the other end, if that is restored with this one.
+    pub fn other_end(&self, fd: i32, inode: u64) -> Option<(u64, i32)> {
+        let [own, peer] = local_addresses(fd)?;
+        let other = *self.0.get(&[peer, own])?;
+        let is_pair = other.0 != inode && RESTORED_STATES.contains(&state(fd));
+        is_pair.then_some(other)
+    }
+}
+
+/// True if the other end was closed, and no process has it.
+pub fn is_orphan(fd: i32) -> bool {
+    let Some([own, peer]) = local_addresses(fd) else {
+        return false;
+    };
+    let is_open = |it: Connection| (it.own, it.peer) == (peer, own) && it.inode != 0;
+    let is_closed = state(fd) == CLOSE_WAIT && unacknowledged(fd) == 0;
+    is_closed && !connection_list::all().any(is_open)
+}
+
+fn addresses(fd: i32) -> Option<Addresses> {
+    Some([Endpoint::own(fd)?.ip()?, Endpoint::peer(fd)?.ip()?])
+}
+
+/// Returns the addresses if both are of the loopback interface.
+fn local_addresses(fd: i32) -> Option<Addresses> {
+    addresses(fd).filter(|both| both.iter().all(|(ip, _)| ip.is_loopback()))
+}
+
+/// True for a socket of TCP over IPv4 or IPv6.
+pub fn is_tcp(fd: i32) -> bool {
+    let domain = socket_options::number(fd, libc::SO_DOMAIN);
+    matches!(domain, libc::AF_INET | libc::AF_INET6)
+        && socket_options::number(fd, libc::SO_PROTOCOL) == libc::IPPROTO_TCP
+}
+
+fn info(fd: i32) -> libc::tcp_info {
+    // SAFETY: plain numbers; getsockopt(2) writes `length` bytes at most.
+    unsafe {
+        let mut info: libc::tcp_info = std::mem::zeroed();
+        let mut length = size_of_val(&info) as libc::socklen_t;
+        let at = (&raw mut info).cast();
+        libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, at, &raw mut length);
+        info
+    }
+}
+
+fn state(fd: i32) -> u8 {
+    info(fd).tcpi_state
+}
+
+/// Returns how many connections wait at a listener, and how many may wait.
+pub fn backlog(fd: i32) -> [u32; 2] {
+    // The kernel reports them in these fields (tcp_get_info).
+    let info = info(fd);
+    [info.tcpi_unacked, info.tcpi_sacked]
+}
+
+fn count(fd: i32, request: libc::c_ulong) -> usize {
+    let mut count = 0;
+    // SAFETY: ioctl(2) that fills a number.
+    let rc = unsafe { libc::ioctl(fd, request, &raw mut count) };
+    if rc == 0 {
+        usize::try_from(count).unwrap_or(0)
+    } else {
+        0
+    }
+}
+
+/// Number of bytes that wait to be read.
+pub fn waiting(fd: i32) -> usize {
+    count(fd, libc::FIONREAD)
+}
+
+/// Number of bytes that the other end has not acknowledged.
+pub fn unacknowledged(fd: i32) -> usize {
+    count(fd, libc::TIOCOUTQ)
+}
+
+/// Directions that were shut down: 1 for reading, 2 for writing.
+///
+/// The other end's shutdown for writing is one for reading.
+pub fn is_shut(fd: i32) -> u8 {
+    let is_shut_for_reading = open::events(fd, libc::POLLRDHUP) & libc::POLLRDHUP != 0;
+    let is_shut_for_writing = matches!(state(fd), FIN_WAIT1 | FIN_WAIT2);
+    u8::from(is_shut_for_reading) | u8::from(is_shut_for_writing) << 1
+}
+
+/// True as soon as a connection has room for more; false after a second.
+pub fn has_room(fd: i32) -> bool {
+    let events = open::events_within(fd, libc::POLLOUT, MAX_WAIT);
+    events & (libc::POLLOUT | libc::POLLERR) == libc::POLLOUT
+}
+
+/// Waits until the other end has acknowledged all that was sent.
+///
+/// False if the other end has no room for more.
+pub fn has_arrived(fd: i32, other: i32) -> bool {
+    let start = Instant::now();
+    while unacknowledged(fd) > 0 {
+        // The other end sends an acknowledgement that it delays.
+        QUICK_ACK.write_number(other, 1);
+        if unacknowledged(fd) == 0 {
+            break;
+        }
+        if count(fd, SIOCOUTQNSD) > 0 || start.elapsed() > MAX_DELAY_OF_ACK {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    true
+}
+
+/// Returns the reason why a connection cannot be saved.
+pub fn objection(fd: i32, other: i32) -> Option<&'static str> {
+    if open::events(fd, libc::POLLPRI) & libc::POLLPRI != 0 {
+        return Some("it holds urgent data (MSG_OOB); let the program receive it sooner");
+    }
+    let has_arrived = has_arrived(fd, other);
+    (!has_arrived)
+        .then_some("it waits for room at its other end; let the program read there sooner")
+}
+
+/// Returns the bytes that wait to be read, which stay in the socket.
+pub fn content(fd: i32) -> Result<Vec<Vec<u8>>, &'static str> {
+    let length = waiting(fd);
+    if length == 0 {
+        return Ok(Vec::new());
+    }
+    if length > MAX_CONTENT {
+        return Err(TOO_MUCH);
+    }
+    let mut bytes = vec![0u8; length];
+    let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
+    // SAFETY: recv(2) into a buffer of our own.
+    let got = unsafe { libc::recv(fd, bytes.as_mut_ptr().cast(), length, flags) };
+    if usize::try_from(got) == Ok(length) {
+        Ok(vec![bytes])
+    } else {
+        Err("its bytes cannot be read; let the program close it")
+    }
+}

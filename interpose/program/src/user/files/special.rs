@@ -1,0 +1,494 @@
+//! Descriptors that belong to this process alone.
+//!
+//! Counters, timers, signals and sets of them; pipes and pairs of sockets of which it has both
+//! ends.
+//!
+//! Event loops are made of these. The kernel tells what is in them (proc(5), `fdinfo`), so an understudy makes them anew.
+#![allow(unsafe_code)]
+
+use super::pipes;
+use super::posix_queues::{Queue, is_queue};
+use super::sockets::{self, LocalSockets, LostSocket, Socket};
+use crate::user::open::{is_same_description, path_of, stat};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::mem::discriminant;
+use std::os::fd::{IntoRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+
+const CLOSE_ON_EXEC: i32 = libc::O_CLOEXEC;
+
+/// What is behind a descriptor.
+#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+enum Kind {
+    /// eventfd(2).
+    Counter {
+        count: u64,
+        is_semaphore: bool,
+    },
+    /// timerfd_create(2): the clock, and seconds and nanoseconds between expiries and to the next.
+    Timer {
+        clock: i32,
+        times: [i64; 4],
+    },
+    /// signalfd(2).
+    Signals(u64),
+    /// epoll_create(2): descriptors, events and data.
+    Set(Vec<(i32, u32, u64)>),
+    /// An end of a pipe, by the number of that; with what it can hold, and what is in it at the end that is read.
+    Pipe {
+        number: u64,
+        capacity: i32,
+        content: Vec<u8>,
+        /// No process has the other end.
+        is_orphan: bool,
+    },
+    Socket(Socket),
+    /// A POSIX message queue.
+    Queue(Queue),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Special {
+    kind: Kind,
+    /// open(2).
+    flags: i32,
+    /// Another descriptor with the same open file description, if there is a lower one.
+    same_as: Option<i32>,
+}
+
+/// The value of a line of `fdinfo`.
+fn value<'t>(text: &'t str, name: &str) -> Option<&'t str> {
+    text.lines()
+        .find_map(|line| line.strip_prefix(name))
+        .map(str::trim)
+}
+
+fn hex(text: &str) -> Option<u64> {
+    u64::from_str_radix(text, 16).ok()
+}
+
+/// `(seconds, nanoseconds)`.
+fn pair(text: &str) -> Option<[i64; 2]> {
+    let (seconds, rest) = text.strip_prefix('(')?.split_once(',')?;
+    Some([
+        seconds.parse().ok()?,
+        rest.trim_end_matches(')').trim().parse().ok()?,
+    ])
+}
+
+/// `tfd: 3 events: 19 data: 9 …`
+fn member(line: &str) -> Option<(i32, u32, u64)> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let [descriptor, "events:", events, "data:", data, ..] = words[..] else {
+        return None;
+    };
+    Some((descriptor.parse().ok()?, hex(events)? as u32, hex(data)?))
+}
+
+impl Special {
+    /// What this descriptor is; `None`: something that only another process could make.
+    pub fn of(fd: i32, local: &LocalSockets) -> Option<Special> {
+        let path = path_of(fd);
+        let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()?;
+        let flags = i32::from_str_radix(value(&text, "flags:")?, 8).ok()?;
+        let kind = match path.as_os_str().as_bytes() {
+            b"anon_inode:[eventfd]" => Kind::Counter {
+                count: hex(value(&text, "eventfd-count:")?)?,
+                is_semaphore: value(&text, "eventfd-semaphore:") == Some("1"),
+            },
+            b"anon_inode:[timerfd]" => {
+                let [[interval, more], [next, and]] = [
+                    pair(value(&text, "it_interval:")?)?,
+                    pair(value(&text, "it_value:")?)?,
+                ];
+                // What has expired and was not read expires again at once.
+                let has_expired = value(&text, "ticks:") != Some("0");
+                let times = if has_expired {
+                    [interval, more, 0, 1]
+                } else {
+                    [interval, more, next, and]
+                };
+                Kind::Timer {
+                    clock: value(&text, "clockid:")?.parse().ok()?,
+                    times,
+                }
+            }
+            b"anon_inode:[signalfd]" => Kind::Signals(hex(value(&text, "sigmask:")?)?),
+            b"anon_inode:[eventpoll]" => {
+                let members = text.lines().filter_map(|line| line.strip_prefix("tfd:"));
+                Kind::Set(members.map(member).collect::<Option<_>>()?)
+            }
+            socket if socket.starts_with(b"socket:[") => {
+                Kind::Socket(Socket::of(fd, stat(fd)?.st_ino, local)?)
+            }
+            _ if is_queue(fd) => Kind::Queue(Queue::of(fd)?),
+            pipe => {
+                let number = std::str::from_utf8(pipe)
+                    .ok()?
+                    .strip_prefix("pipe:[")?
+                    .strip_suffix(']')?;
+                let is_read = flags & libc::O_ACCMODE == libc::O_RDONLY;
+                Kind::Pipe {
+                    number: number.parse().ok()?,
+                    capacity: pipes::capacity(fd),
+                    content: if is_read {
+                        pipes::content(fd)
+                    } else {
+                        Vec::new()
+                    },
+                    is_orphan: pipes::is_orphan(fd),
+                }
+            }
+        };
+        let same_as = None;
+        Some(Special {
+            kind,
+            flags,
+            same_as,
+        })
+    }
+
+    /// Those of these descriptors that can be made anew.
+    pub fn among<'a>(descriptors: impl Iterator<Item = &'a i32>) -> BTreeMap<i32, Special> {
+        let mut all: BTreeMap<i32, Special> = BTreeMap::new();
+        let descriptors: Vec<i32> = descriptors.copied().collect();
+        let local = LocalSockets::among(&descriptors);
+        for fd in descriptors {
+            let Some(mut special) = Special::of(fd, &local) else {
+                continue;
+            };
+            let is_same = |(other, _): &(&i32, &Special)| is_same_description(fd, **other);
+            special.same_as = all.iter().find(is_same).map(|(other, _)| *other);
+            all.insert(fd, special);
+        }
+        all
+    }
+
+    /// Whether it can become the other by what is put into it.
+    fn is_like(&self, other: &Special) -> bool {
+        let is_alike = match (&self.kind, &other.kind) {
+            (
+                Kind::Counter {
+                    is_semaphore: one, ..
+                },
+                Kind::Counter { is_semaphore, .. },
+            ) => one == is_semaphore,
+            (Kind::Timer { clock: one, .. }, Kind::Timer { clock, .. }) => one == clock,
+            (Kind::Pipe { .. }, Kind::Pipe { is_orphan, .. }) => {
+                self.is_read() == other.is_read() && (!is_orphan || self.is_orphan())
+            }
+            (Kind::Socket(now), Kind::Socket(then)) => now.can_become(then),
+            (Kind::Queue(now), Kind::Queue(then)) => now.can_become(then),
+            (one, kind) => discriminant(one) == discriminant(kind),
+        };
+        is_alike && self.same_as == other.same_as
+    }
+
+    fn pipe(&self) -> Option<u64> {
+        match self.kind {
+            Kind::Pipe { number, .. } => Some(number),
+            _ => None,
+        }
+    }
+
+    fn is_orphan(&self) -> bool {
+        matches!(
+            self.kind,
+            Kind::Pipe {
+                is_orphan: true,
+                ..
+            }
+        )
+    }
+
+    fn socket(&self) -> Option<&Socket> {
+        match &self.kind {
+            Kind::Socket(socket) => Some(socket),
+            _ => None,
+        }
+    }
+
+    /// True for a POSIX message queue.
+    pub fn is_queue(&self) -> bool {
+        matches!(self.kind, Kind::Queue(_))
+    }
+
+    fn is_read(&self) -> bool {
+        self.flags & libc::O_ACCMODE == libc::O_RDONLY
+    }
+}
+
+/// A new descriptor gets this number.
+fn place(made: i32, fd: i32, flags: i32) -> bool {
+    // SAFETY: dup3(2), fcntl(2), close(2) of descriptors that nobody else uses.
+    unsafe {
+        let is_placed =
+            made >= 0 && (made == fd || libc::dup3(made, fd, flags & CLOSE_ON_EXEC) == fd);
+        if is_placed {
+            libc::fcntl(fd, libc::F_SETFL, flags & libc::O_NONBLOCK);
+        }
+        if made >= 0 && made != fd {
+            libc::close(made);
+        }
+        is_placed
+    }
+}
+
+/// Makes one of which there is no part yet.
+fn make(fd: i32, special: &Special) -> bool {
+    // SAFETY: system calls that make descriptors, with valid arguments.
+    unsafe {
+        let made = match &special.kind {
+            Kind::Counter { is_semaphore, .. } => libc::eventfd(
+                0,
+                if *is_semaphore {
+                    libc::EFD_SEMAPHORE
+                } else {
+                    0
+                },
+            ),
+            Kind::Timer { clock, .. } => libc::timerfd_create(*clock, 0),
+            Kind::Signals(_) => set_signals(-1, 0),
+            Kind::Set(_) => libc::epoll_create1(0),
+            // Pairs are made together.
+            Kind::Socket(socket) => socket.make().map_or(-1, |(made, _)| made.into_raw_fd()),
+            Kind::Queue(queue) => queue.make(special.flags).map_or(-1, IntoRawFd::into_raw_fd),
+            Kind::Pipe { .. } => {
+                let mut ends = [-1; 2];
+                libc::pipe2(ends.as_mut_ptr(), 0);
+                let [read, write] = ends;
+                let (kept, other) = if special.is_read() {
+                    (read, write)
+                } else {
+                    (write, read)
+                };
+                // The other end is opened by this one.
+                let is_placed = place(kept, fd, special.flags);
+                return is_placed & (libc::close(other) == 0);
+            }
+        };
+        place(made, fd, special.flags)
+    }
+}
+
+/// One more descriptor for a pipe.
+fn open_end(end: i32, fd: i32, flags: i32) -> bool {
+    let Ok(path) = std::ffi::CString::new(format!("/proc/self/fd/{end}")) else {
+        return false;
+    };
+    // SAFETY: open(2) with a valid string.
+    let opened = unsafe { libc::open(path.as_ptr(), flags & (libc::O_ACCMODE | libc::O_NONBLOCK)) };
+    place(opened, fd, flags)
+}
+
+/// A descriptor of these signals; a new one for -1.
+fn set_signals(fd: i32, mask: u64) -> i32 {
+    // SAFETY: signalfd4(2) with a valid mask.
+    unsafe {
+        libc::syscall(
+            libc::SYS_signalfd4,
+            fd,
+            &raw const mask,
+            size_of_val(&mask),
+            0,
+        ) as i32
+    }
+}
+
+/// Those that this process has not, or of which it has made something else.
+pub fn missing(saved: &BTreeMap<i32, Special>, now: &BTreeMap<i32, Special>) -> BTreeSet<i32> {
+    // Pipes have other numbers in another process.
+    let mut pipes: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut is_its_pipe = |then: u64, now: u64| match pipes.get(&then) {
+        Some(known) => *known == now,
+        None if pipes.values().any(|known| *known == now) => false,
+        None => pipes.insert(then, now).is_none(),
+    };
+    let mut is_there = |(fd, special): &(&i32, &Special)| {
+        let Some(now) = now.get(fd).filter(|now| now.is_like(special)) else {
+            return false;
+        };
+        match (special.pipe(), now.pipe()) {
+            (Some(then), Some(now)) => is_its_pipe(then, now),
+            _ => true,
+        }
+    };
+    let all = saved.iter().filter(|it| !is_there(it));
+    let mut missing: BTreeSet<i32> = all.map(|(fd, _)| *fd).collect();
+    with_other_ends(saved, &mut missing);
+    missing
+}
+
+/// Adds the other ends of missing sockets, and all descriptors of both ends.
+fn with_other_ends(saved: &BTreeMap<i32, Special>, missing: &mut BTreeSet<i32>) {
+    let sockets = missing.iter().filter_map(|fd| saved[fd].socket());
+    let numbers: BTreeSet<u64> = sockets
+        .flat_map(|socket| [Some(socket.number()), socket.peer()])
+        .flatten()
+        .collect();
+    let is_of_them = |special: &Special| {
+        let socket = special.socket();
+        socket.is_some_and(|socket| numbers.contains(&socket.number()))
+    };
+    let all = saved.iter().filter(|(_, special)| is_of_them(special));
+    missing.extend(all.map(|(fd, _)| *fd));
+}
+
+/// Makes both ends of a pair of sockets, and returns their descriptors.
+fn make_pair(saved: &BTreeMap<i32, Special>, fd: i32, socket: &Socket) -> Option<[i32; 2]> {
+    let is_other = |(_, it): &(&i32, &Special)| {
+        it.same_as.is_none() && it.socket().map(Socket::number) == socket.peer()
+    };
+    let (&other_fd, other) = saved.iter().find(is_other)?;
+    let (made, Some(end)) = socket.make().ok()? else {
+        return None;
+    };
+    let is_placed = place(made.into_raw_fd(), fd, saved[&fd].flags)
+        & place(end.into_raw_fd(), other_fd, other.flags);
+    is_placed.then_some([fd, other_fd])
+}
+
+/// Makes sockets with an address anew, and returns their descriptors.
+fn make_with_addresses(
+    saved: &BTreeMap<i32, Special>,
+    missing: &BTreeSet<i32>,
+) -> Result<BTreeSet<i32>, LostSocket> {
+    // Sockets in their places may have their addresses.
+    let has_address = |fd: &&i32| saved[fd].socket().is_some_and(Socket::has_address);
+    missing
+        .iter()
+        .filter(has_address)
+        .for_each(|&fd| sockets::abandon(fd));
+    let made = sockets::rebuild(&primary_sockets(saved), missing)?;
+    let is_placed =
+        |(fd, made): (i32, OwnedFd)| place(made.into_raw_fd(), fd, saved[&fd].flags).then_some(fd);
+    Ok(made.into_iter().filter_map(is_placed).collect())
+}
+
+/// Sockets, each by its lowest descriptor.
+fn primary_sockets(saved: &BTreeMap<i32, Special>) -> BTreeMap<i32, &Socket> {
+    let primary = saved.iter().filter(|(_, it)| it.same_as.is_none());
+    primary
+        .filter_map(|(fd, it)| Some((*fd, it.socket()?)))
+        .collect()
+}
+
+/// Makes these anew, which are [`missing`], and returns those that could be made.
+///
+/// They are empty.
+///
+/// # Errors
+/// A socket cannot have its address.
+pub fn make_again(
+    saved: &BTreeMap<i32, Special>,
+    missing: &BTreeSet<i32>,
+) -> Result<BTreeSet<i32>, LostSocket> {
+    let mut made = make_with_addresses(saved, missing)?;
+    for fd in missing {
+        let special = &saved[fd];
+        if made.contains(fd) {
+            continue;
+        }
+        let is_there = |other: &i32| {
+            made.contains(other) || saved.contains_key(other) && !missing.contains(other)
+        };
+        let of_pipe = |is_read: bool| {
+            let is_end = move |(_, it): &(&i32, &Special)| {
+                it.pipe() == special.pipe() && it.is_read() == is_read
+            };
+            saved.iter().filter(is_end).map(|(end, _)| *end)
+        };
+        let has_come = if let Some(other) = special.same_as {
+            // SAFETY: dup3(2); what the descriptor was before is not the program's.
+            is_there(&other)
+                && unsafe { libc::dup3(other, *fd, special.flags & CLOSE_ON_EXEC) == *fd }
+        } else if let Some(socket) = special.socket().filter(|socket| socket.peer().is_some()) {
+            made.extend(make_pair(saved, *fd, socket).into_iter().flatten());
+            made.contains(fd)
+        } else if special.pipe().is_none() {
+            make(*fd, special)
+        } else if let Some(end) = of_pipe(true).chain(of_pipe(false)).find(is_there) {
+            open_end(end, *fd, special.flags)
+        } else {
+            // Another process has the other end, if it is not here.
+            let is_whole = special.is_orphan() || of_pipe(!special.is_read()).next().is_some();
+            is_whole && make(*fd, special)
+        };
+        if has_come {
+            made.insert(*fd);
+        }
+    }
+    Ok(made)
+}
+
+fn set_members(fd: i32, now: &[(i32, u32, u64)], then: &[(i32, u32, u64)]) {
+    let control = |what, &(descriptor, events, u64): &(i32, u32, u64)| {
+        let mut event = libc::epoll_event { events, u64 };
+        // SAFETY: epoll_ctl(2); what is not there any more is left out.
+        unsafe { libc::epoll_ctl(fd, what, descriptor, &raw mut event) };
+    };
+    now.iter()
+        .filter(|it| !then.contains(it))
+        .for_each(|it| control(libc::EPOLL_CTL_DEL, it));
+    then.iter()
+        .filter(|it| !now.contains(it))
+        .for_each(|it| control(libc::EPOLL_CTL_ADD, it));
+}
+
+/// Gives those that are there what was in them. A pipe of which another process may have an end stays as it is.
+pub fn settle(saved: &BTreeMap<i32, Special>) -> io::Result<()> {
+    let all: Vec<i32> = saved.keys().copied().collect();
+    let local = LocalSockets::among(&all);
+    for (&fd, special) in saved
+        .iter()
+        .filter(|(_, special)| special.same_as.is_none())
+    {
+        let Some(now) = Special::of(fd, &local) else {
+            continue;
+        };
+        if now.flags != special.flags {
+            // SAFETY: fcntl(2); those of access and of close-on-exec it leaves alone.
+            unsafe { libc::fcntl(fd, libc::F_SETFL, special.flags) };
+        }
+        if now.kind == special.kind {
+            continue;
+        }
+        match (&now.kind, &special.kind) {
+            (Kind::Counter { count: now, .. }, Kind::Counter { count, .. }) if now != count => {
+                pipes::empty(fd, special.flags);
+                if *count > 0 {
+                    // SAFETY: write(2) of a number to a counter of zero.
+                    unsafe { libc::write(fd, (&raw const *count).cast(), 8) };
+                }
+            }
+            (Kind::Timer { .. }, Kind::Timer { times, .. }) => {
+                // SAFETY: timerfd_settime(2) with an itimerspec; what has expired since is forgotten.
+                unsafe {
+                    libc::timerfd_settime(fd, 0, times.as_ptr().cast(), std::ptr::null_mut())
+                };
+            }
+            (Kind::Signals(_), Kind::Signals(mask)) => {
+                set_signals(fd, *mask);
+            }
+            (
+                Kind::Pipe { content: now, .. },
+                Kind::Pipe {
+                    content,
+                    number,
+                    capacity,
+                    is_orphan,
+                },
+            ) if special.is_read() && now != content => {
+                let is_other = |it: &Special| it.pipe() == Some(*number) && !it.is_read();
+                if *is_orphan || saved.values().any(is_other) {
+                    pipes::refill(fd, special.flags, *capacity, content)?;
+                }
+            }
+            (Kind::Queue(_), Kind::Queue(then)) => then.fill(fd)?,
+            (Kind::Set(now), Kind::Set(then)) => set_members(fd, now, then),
+            _ => {}
+        }
+    }
+    sockets::fill(&primary_sockets(saved))
+}

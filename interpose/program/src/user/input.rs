@@ -1,0 +1,357 @@
+//! Standard input from a pipe, a socket or a terminal.
+//!
+//! Such input gives each byte once. The guardian relays the input and keeps what may be read again
+//! ([`understudy_wire::line::InputRequest`]). A checkpoint has the position up to which the program has read.
+//! A process that is set back, or replaces another, gets a pipe that is fed from that position on.
+//! Regular files are restored by their offsets (`super::files`).
+//!
+//! A wrapper of the program may have made a pipe itself. What is read of such a pipe is not kept:
+//! reads are detected (inotify(7)), and a recovery that needs them ends the job.
+#![allow(unsafe_code)]
+
+mod feed;
+mod readers;
+mod withheld;
+
+use super::{UserError, open};
+use crate::sys::lift_owned;
+use feed::{Feed, FeedError};
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, FromRawFd};
+use understudy_catalogue::message;
+use understudy_numbers::{Epoch, Guardian};
+
+/// The input at a cut.
+#[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Saved {
+    relayed: Option<Relayed>,
+    /// Grows between two cuts if the program has read another pipe in between.
+    reads: u64,
+    /// That pipe is empty, and has no writer.
+    has_ended: bool,
+}
+
+/// Input that a guardian relays.
+#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+struct Relayed {
+    guardian: u32,
+    /// Number of bytes that the program has read.
+    position: u64,
+    is_at_end: bool,
+    /// The program's descriptors of the pipe; true if they are closed by execve(2).
+    descriptors: BTreeMap<i32, bool>,
+    /// Status flags (open(2)).
+    flags: i32,
+}
+
+impl Relayed {
+    /// Returns input for a process that cannot reach the relay.
+    ///
+    /// `None` if the program needs the relay.
+    fn without_relay(&self) -> Option<io::Result<File>> {
+        match self.position {
+            _ if self.is_at_end => Some(ended_pipe()),
+            0 => Some(withheld::withhold()),
+            _ => None,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Input {
+    feed: Option<Feed>,
+    /// Relayed input that this process cannot reach, and need not so far.
+    unreachable: Option<Relayed>,
+    /// Positions at the cuts that the job may go back to.
+    positions: VecDeque<(Epoch, u64)>,
+    /// Reports reads of another pipe.
+    watch: Option<File>,
+    reads: u64,
+    has_warned: bool,
+}
+
+impl Input {
+    /// At the start of the process.
+    pub(super) const START: Input = Input {
+        feed: None,
+        unreachable: None,
+        positions: VecDeque::new(),
+        watch: None,
+        reads: 0,
+        has_warned: false,
+    };
+}
+
+fn is_pipe(fd: i32) -> bool {
+    open::stat(fd).is_some_and(|about| about.st_mode & libc::S_IFMT == libc::S_IFIFO)
+}
+
+/// `None` if this user has too many watches.
+fn watch() -> Option<File> {
+    // SAFETY: inotify_init1(2) makes a descriptor, which is the runtime side's, and inotify_add_watch(2) adds to it.
+    unsafe {
+        let fd = libc::inotify_init1(libc::IN_NONBLOCK | libc::IN_CLOEXEC);
+        let watch = (fd >= 0).then(|| File::from_raw_fd(fd))?;
+        (libc::inotify_add_watch(fd, c"/proc/self/fd/0".as_ptr(), libc::IN_ACCESS) >= 0)
+            .then_some(watch)
+    }
+}
+
+/// For a process that only replays a worker's calls, and may be its child: what it read would be missing in the worker. It
+/// finds the end of input, as every spare does.
+pub fn leave() {
+    if !is_pipe(libc::STDIN_FILENO) {
+        return;
+    }
+    // SAFETY: open(2), dup2(2) and close(2) of descriptors of this process, which has one thread.
+    unsafe {
+        let nothing = libc::open(c"/dev/null".as_ptr(), libc::O_RDONLY);
+        libc::dup2(nothing, libc::STDIN_FILENO);
+        libc::close(nothing);
+    }
+}
+
+impl Input {
+    /// Begins to watch, before the program runs.
+    pub(super) fn remember_start(&mut self) {
+        self.begin(Feed::present());
+    }
+
+    /// Refuses a cut while the position of relayed input is not known.
+    pub(super) fn check(&self) -> Result<(), UserError> {
+        let position = self.feed.as_ref().map(Feed::position).transpose();
+        position.map(drop).map_err(|_| UserError::KernelState {
+            what: "standard input that another process relays".into(),
+            why: "that process does not reply (it may be stopped); let the program read a file",
+        })
+    }
+
+    /// Records the position at the cut of `epoch`.
+    pub(super) fn begin_section(&mut self, epoch: Epoch) {
+        if let Some(Ok(position)) = self.feed.as_ref().map(Feed::position) {
+            self.positions.retain(|(before, _)| *before < epoch);
+            self.positions.push_back((epoch, position));
+        }
+    }
+
+    fn begin(&mut self, feed: Option<Feed>) {
+        self.feed = feed;
+        let is_others = open::stat(libc::STDIN_FILENO).is_some_and(|it| !self.is_relayed(&it));
+        self.watch = (is_others && is_pipe(libc::STDIN_FILENO))
+            .then(watch)
+            .flatten();
+    }
+
+    /// True for the program's descriptors of relayed input, which no other module restores.
+    pub(super) fn is_relayed(&self, about: &libc::stat) -> bool {
+        let id = (about.st_dev, about.st_ino);
+        self.feed.as_ref().is_some_and(|feed| feed.is(id))
+    }
+
+    /// The program's descriptors of the relayed pipe.
+    fn descriptors(&self) -> Vec<i32> {
+        let is_its = |fd: &i32| open::stat(*fd).is_some_and(|about| self.is_relayed(&about));
+        open::descriptors().into_iter().filter(is_its).collect()
+    }
+
+    /// Records how far the program has read. All of its threads stand still.
+    pub(super) fn capture(&mut self) -> Result<Saved, UserError> {
+        let relayed = self.feed.as_ref().map(|feed| self.capture_relayed(feed));
+        let relayed = relayed.transpose().map_err(|error| {
+            UserError::Input(format!(
+                "the process that relays it does not reply ({error})"
+            ))
+        })?;
+        let relayed = relayed.or_else(|| self.unreachable.clone());
+        let mut events = [0; 4096];
+        if let Some(watch) = &mut self.watch
+            && watch.read(&mut events).is_ok_and(|length| length > 0)
+        {
+            self.reads += 1;
+        }
+        let has_ended = self.watch.is_some() && has_ended(libc::STDIN_FILENO);
+        if self.reads > 0 && !has_ended && !self.has_warned {
+            self.has_warned = true;
+            log::warn!("{}", message::INPUT_FROM_WRAPPER);
+        }
+        Ok(Saved {
+            relayed,
+            reads: self.reads,
+            has_ended,
+        })
+    }
+
+    fn capture_relayed(&self, feed: &Feed) -> io::Result<Relayed> {
+        let position = feed.position()?;
+        // SAFETY: fcntl(2) that only asks.
+        let closes = |fd: &i32| unsafe { libc::fcntl(*fd, libc::F_GETFD) } & libc::FD_CLOEXEC != 0;
+        let descriptors = self.descriptors().into_iter();
+        Ok(Relayed {
+            guardian: feed.guardian.0,
+            position,
+            is_at_end: feed.ends_at(position),
+            descriptors: descriptors.map(|fd| (fd, closes(&fd))).collect(),
+            // SAFETY: as above.
+            flags: unsafe { libc::fcntl(feed.pipe().as_raw_fd(), libc::F_GETFL) },
+        })
+    }
+
+    /// Releases input before the cut of `epoch`, to which the job may still go back.
+    pub(super) fn forget_before(&mut self, epoch: Epoch) {
+        while self.positions.front().is_some_and(|(of, _)| *of < epoch) {
+            self.positions.pop_front();
+        }
+        // After a recovery the position of the checkpoint that it has gone back to is missing.
+        let first = self.positions.front().filter(|(of, _)| *of == epoch);
+        if let (Some(feed), Some((_, position))) = (&self.feed, first) {
+            feed.release(*position);
+        }
+    }
+
+    /// Restores the position of the program's input, after all other descriptors.
+    ///
+    /// `own` is true if this process is the one that was saved.
+    pub(super) fn restore(&mut self, saved: &Saved, own: bool) -> Result<(), UserError> {
+        match &saved.relayed {
+            Some(relayed) => self.restore_relayed(relayed)?,
+            None => self.detach(),
+        }
+        self.restore_other(saved, own)
+    }
+
+    /// Ends input of this process that the worker which it replaces did not have.
+    fn detach(&mut self) {
+        self.unreachable = None;
+        let descriptors = self.descriptors();
+        if let Some(end) = self.feed.take().and_then(|_| ended_pipe().ok()) {
+            descriptors
+                .into_iter()
+                .for_each(|fd| place(&end, fd, false));
+        }
+    }
+
+    /// Checks input that is not relayed.
+    fn restore_other(&mut self, saved: &Saved, own: bool) -> Result<(), UserError> {
+        const OF_WRAPPER: &str = "it is a pipe that the program's wrapper has made";
+        if own {
+            let now = self.capture()?;
+            return match (now.reads, now.has_ended) == (saved.reads, saved.has_ended) {
+                true => Ok(()),
+                false => Err(UserError::Input(OF_WRAPPER.into())),
+            };
+        }
+        if saved.reads > 0 {
+            if !saved.has_ended {
+                return Err(UserError::Input(OF_WRAPPER.into()));
+            }
+            let pipe = ended_pipe().map_err(|error| UserError::Input(error.to_string()))?;
+            place(&pipe, libc::STDIN_FILENO, false);
+        }
+        self.reads = saved.reads;
+        Ok(())
+    }
+
+    fn restore_relayed(&mut self, saved: &Relayed) -> Result<(), UserError> {
+        let guardian = Guardian(saved.guardian);
+        let before = self.descriptors();
+        let is_as_saved = self.feed.as_ref().is_some_and(|feed| {
+            feed.guardian == guardian && feed.position().is_ok_and(|it| it == saved.position)
+        });
+        let mut other = None;
+        if !is_as_saved {
+            self.unreachable = None;
+            self.feed = match Feed::from(guardian, saved.position) {
+                Ok(feed) => Some(feed),
+                Err(why) => {
+                    let made = saved.without_relay().ok_or_else(|| lost(&why))?;
+                    let failed = |error: io::Error| UserError::Input(error.to_string());
+                    other = Some(made.map_err(failed)?);
+                    self.unreachable = Some(saved.clone());
+                    None
+                }
+            };
+            self.positions.clear();
+        }
+        let pipe = self.feed.as_ref().map(Feed::pipe).or(other.as_ref());
+        if let Some(pipe) = pipe {
+            for (&fd, &closes) in &saved.descriptors {
+                place(pipe, fd, closes);
+            }
+            // SAFETY: fcntl(2) of a descriptor of this process.
+            unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_SETFL, saved.flags) };
+        }
+        let is_new = |fd: &&i32| !saved.descriptors.contains_key(fd);
+        for fd in before.iter().filter(is_new) {
+            // SAFETY: close(2) of what the program has made after the cut.
+            unsafe { libc::close(*fd) };
+        }
+        Ok(())
+    }
+}
+
+/// Returns the reason for which input cannot be read again.
+fn lost(why: &FeedError) -> UserError {
+    UserError::Input(match why {
+        FeedError::Released => "not all of it could be kept".into(),
+        FeedError::Absent(error) => {
+            format!("it comes to another node, or the process that relays it has gone ({error})")
+        }
+    })
+}
+
+/// Returns true for an empty pipe without a writer.
+fn has_ended(fd: i32) -> bool {
+    open::events(fd, libc::POLLIN) & (libc::POLLIN | libc::POLLHUP) == libc::POLLHUP
+}
+
+/// Returns a pipe in which a reader finds the end of the input.
+fn ended_pipe() -> io::Result<File> {
+    let (reader, _) = io::pipe()?;
+    Ok(File::from(lift_owned(reader.into())))
+}
+
+/// Makes a descriptor of the program one of this pipe.
+fn place(pipe: &File, fd: i32, closes: bool) {
+    let mode = if closes { libc::O_CLOEXEC } else { 0 };
+    // SAFETY: dup3(2); what the descriptor was before is not the program's.
+    unsafe { libc::dup3(pipe.as_raw_fd(), fd, mode) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn reads_of_a_wrappers_pipe_are_noticed_and_a_replay_makes_none() {
+        let (mut reader, mut writer) = io::pipe().expect("a pipe");
+        // SAFETY: dup2(2); no other test uses standard input.
+        unsafe { libc::dup2(reader.as_raw_fd(), libc::STDIN_FILENO) };
+        let mut input = Input::default();
+        input.begin(None);
+        writer.write_all(b"abc").expect("there is room");
+        let capture = |input: &mut Input| input.capture().expect("captured");
+        let before = capture(&mut input);
+        assert!(input.restore(&before, true).is_ok(), "nothing was read");
+        let mut byte = [0];
+        reader.read_exact(&mut byte).expect("there is a byte");
+        assert!(input.restore(&before, true).is_err());
+        let after = capture(&mut input);
+        assert!(input.restore(&after, true).is_ok(), "it was read before");
+        // A replacement begins with another pipe.
+        let mut other = Input::default();
+        assert!(other.restore(&before, false).is_ok());
+        assert!(other.restore(&after, false).is_err(), "the rest is lost");
+        drop(writer);
+        reader.read_to_end(&mut Vec::new()).expect("readable");
+        let end = capture(&mut input);
+        assert!(end.has_ended);
+        assert!(other.restore(&end, false).is_ok());
+        assert_eq!(std::io::stdin().read(&mut byte).expect("readable"), 0);
+        leave();
+        assert!(!is_pipe(libc::STDIN_FILENO));
+        assert_eq!(std::io::stdin().read(&mut byte).expect("readable"), 0);
+    }
+}

@@ -1,0 +1,190 @@
+//! The pipe by which this process gets the input that a guardian relays.
+#![allow(unsafe_code)]
+
+use super::withheld;
+use crate::sys::lift_owned;
+use crate::told;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, Instant};
+use understudy_catalogue::message;
+use understudy_numbers::Guardian;
+use understudy_wire::line::{
+    InputPage, InputReply, InputRequest, Line, PAGE, ProcessPlace, Socket,
+};
+
+/// Time that the relay has to reply.
+const LIMIT: Duration = Duration::from_secs(10);
+/// Time that the relay has to finish a write.
+const WRITE_LIMIT: Duration = Duration::from_secs(1);
+
+/// The input that is relayed to this process.
+#[derive(Debug)]
+pub struct Feed {
+    pub guardian: Guardian,
+    /// The read end; the program has other descriptors of it.
+    pipe: File,
+    /// Device and inode of the pipe.
+    id: (u64, u64),
+    positions: &'static InputPage,
+}
+
+/// Failure to get a pipe that is fed from a position on.
+#[derive(Debug)]
+pub enum FeedError {
+    /// The relay has released the position.
+    Released,
+    /// No relay of this guardian can be reached from this node.
+    Absent(io::Error),
+}
+
+impl From<io::Error> for FeedError {
+    fn from(error: io::Error) -> FeedError {
+        FeedError::Absent(error)
+    }
+}
+
+impl Feed {
+    /// Returns the input that this process has from its start, if that is relayed.
+    pub fn present() -> Option<Feed> {
+        let place = told::place()?;
+        if place.number.0 != place.guardian.0 {
+            return None;
+        }
+        let reply = Feed::request(&place, place.guardian, InputRequest::Present);
+        reply.ok().map(|(feed, ..)| feed)
+    }
+
+    /// Has this guardian's relay feed another pipe from `position` on.
+    pub fn from(guardian: Guardian, position: u64) -> Result<Feed, FeedError> {
+        let place = told::place().ok_or(io::Error::from(io::ErrorKind::NotFound))?;
+        let request = InputRequest::From { position };
+        let (feed, line, writer) = Feed::request(&place, guardian, request)?;
+        if let Some(writer) = writer {
+            let inode = feed.id.1;
+            let thread = std::thread::Builder::new().name("understudy-input".into());
+            thread.spawn(move || keep(&line, writer, inode))?;
+        }
+        Ok(feed)
+    }
+
+    /// Returns the input, the line to its relay, and the pipe's write end.
+    ///
+    /// There is no write end if the pipe has all of the input.
+    fn request(
+        place: &ProcessPlace,
+        guardian: Guardian,
+        request: InputRequest,
+    ) -> Result<(Feed, Line, Option<File>), FeedError> {
+        let line = Line::call(&place.directory, Socket::Input(guardian))?;
+        let line = Line::from(lift_owned(line.into()));
+        line.send(&request)?;
+        let until = Instant::now() + LIMIT;
+        let (reply, descriptors): (InputReply, Vec<OwnedFd>) = loop {
+            match line.receive_with(until.saturating_duration_since(Instant::now()))? {
+                Some(reply) => break reply,
+                // A signal may end the wait.
+                None if Instant::now() < until => {}
+                None => return Err(io::Error::from(io::ErrorKind::TimedOut).into()),
+            }
+        };
+        if reply != InputReply::Pipe {
+            return Err(FeedError::Released);
+        }
+        let mut descriptors = descriptors.into_iter();
+        let (Some(pipe), Some(page)) = (descriptors.next(), descriptors.next()) else {
+            return Err(io::Error::from(io::ErrorKind::InvalidData).into());
+        };
+        let pipe = File::from(lift_owned(pipe));
+        let about = pipe.metadata()?;
+        let feed = Feed {
+            guardian,
+            id: (about.dev(), about.ino()),
+            pipe,
+            positions: map(&page)?,
+        };
+        Ok((
+            feed,
+            line,
+            descriptors.next().map(lift_owned).map(File::from),
+        ))
+    }
+
+    /// Returns true if a descriptor of this device and inode is one of the pipe.
+    pub fn is(&self, id: (u64, u64)) -> bool {
+        self.id == id
+    }
+
+    /// Returns the number of bytes that the program has read.
+    ///
+    /// The program's threads must be stopped.
+    pub fn position(&self) -> io::Result<u64> {
+        let until = Instant::now() + WRITE_LIMIT;
+        loop {
+            if let Some(position) = self.positions.position(|| self.waiting()) {
+                return Ok(position);
+            }
+            if Instant::now() >= until {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            std::thread::sleep(Duration::from_micros(20));
+        }
+    }
+
+    fn waiting(&self) -> u64 {
+        let mut count: libc::c_int = 0;
+        // SAFETY: ioctl(2), FIONREAD: fills a number.
+        unsafe { libc::ioctl(self.pipe.as_raw_fd(), libc::FIONREAD, &raw mut count) };
+        count as u64
+    }
+
+    /// Returns true if nothing follows `position`.
+    pub fn ends_at(&self, position: u64) -> bool {
+        self.positions.length() == Some(position)
+    }
+
+    /// Allows the relay to release what precedes `position`.
+    pub fn release(&self, position: u64) {
+        self.positions.release(position);
+    }
+
+    pub fn pipe(&self) -> &File {
+        &self.pipe
+    }
+}
+
+/// Keeps the write end of a pipe until it has all of the input.
+///
+/// The program would find the end of the input where the relay ends.
+fn keep(line: &Line, writer: File, inode: u64) {
+    loop {
+        match line.receive(None) {
+            Ok(Some(InputReply::Ended)) => return drop(writer),
+            Ok(_) => {}
+            Err(_) => break,
+        }
+    }
+    withheld::end_at_read(inode, message::INPUT_RELAY_GONE)
+}
+
+fn map(page: &OwnedFd) -> io::Result<&'static InputPage> {
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a new mapping of the relay's file, which has that length; it is never unmapped, and its
+    // words are atomic.
+    unsafe {
+        let mapped = libc::mmap(
+            std::ptr::null_mut(),
+            PAGE,
+            access,
+            libc::MAP_SHARED,
+            page.as_raw_fd(),
+            0,
+        );
+        match mapped == libc::MAP_FAILED {
+            true => Err(io::Error::last_os_error()),
+            false => Ok(&*mapped.cast::<InputPage>()),
+        }
+    }
+}

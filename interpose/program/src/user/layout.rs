@@ -1,0 +1,212 @@
+//! The address space as it must be in every rank.
+
+use super::zones::{self, without};
+use super::{loader, tls};
+use crate::told;
+use crate::user::program_runtime::Runtime;
+use std::iter;
+use understudy_abi::{LD_HEAP_SIZE, RUNTIME_LD_HEAP, STUB_PAGE, USER_LD_HEAP};
+use understudy_catalogue::message;
+use understudy_image::layout::{Backing, Layout};
+use understudy_image::runs::AddrRange;
+use understudy_image::vmas::{self, Owner, Zones};
+use understudy_mpi as mpi;
+use understudy_mpi::real_types::RealComm;
+use understudy_numbers::Rank;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Notes, in the process's first constructor, what must be known from before the program runs: the mappings that ld.so
+/// made for itself (its first heap: link maps, the main thread's control block), and the layout to be compared.
+pub fn remember_start(rt: &Runtime) {
+    super::files::remember_start(rt);
+    rt.input.borrow_mut().remember_start();
+    rt.start
+        .set(super::refused::start_state::StartState::read());
+    rt.attributes.set(super::process_attributes::at_start());
+    let info = told::info();
+    let mut zones = Zones::with_runtime_zone();
+    let range = |start: usize, length: usize| {
+        AddrRange::new(start as u64, ((start + length + 4095) & !4095) as u64)
+    };
+    zones.exclude(range(STUB_PAGE, 4096), Owner::Runtime);
+    zones.exclude(range(USER_LD_HEAP, LD_HEAP_SIZE), Owner::Loader);
+    zones.exclude(range(RUNTIME_LD_HEAP, LD_HEAP_SIZE), Owner::Loader);
+    zones.exclude(range(info.loader_base, info.loader_length), Owner::Loader);
+    zones.exclude(range(info.face_base, info.face_length), Owner::Runtime);
+    let modules = tls::modules();
+    let first_heap = loader_heap(&modules);
+    for &own in &first_heap {
+        zones.exclude(own, Owner::Loader);
+    }
+    loader::find(&rt.loader, &first_heap);
+    zones::set(zones);
+    rt.layout.set(describe(&modules));
+}
+
+/// The mappings that hold the thread's control block or a link map, without what the modules themselves cover.
+fn loader_heap(modules: &[tls::Module]) -> Vec<AddrRange> {
+    let maps = loader::link_maps().map(|map| std::ptr::from_ref(map) as u64);
+    let inside: Vec<u64> = iter::once(tls::control_block()).chain(maps).collect();
+    let mut found = Vec::new();
+    for vma in vmas::read_self().unwrap_or_default() {
+        if !inside.iter().any(|&at| vma.range.contains(at)) || !vma.path.is_empty() {
+            continue;
+        }
+        let mut parts = vec![vma.range];
+        for &(start, end) in modules.iter().flat_map(|module| &module.ranges) {
+            let module = AddrRange::new(start, end);
+            parts = parts
+                .into_iter()
+                .flat_map(|part| without(part, module))
+                .collect();
+        }
+        found.extend(parts);
+    }
+    found
+}
+
+/// Everything that must be equal in all ranks, by name.
+fn describe(modules: &[tls::Module]) -> Vec<(String, u64)> {
+    let name = |module: &tls::Module| {
+        if module.name.is_empty() {
+            "the program".to_owned()
+        } else {
+            module.name.clone()
+        }
+    };
+    let place = |module: &tls::Module| {
+        xxh3_64(format!("{} {:?} {:x}", module.name, module.ranges, module.build()).as_bytes())
+    };
+    let mut list: Vec<(String, u64)> = modules
+        .iter()
+        .map(|module| (name(module), place(module)))
+        .collect();
+    list.push((
+        "the dynamic loader's memory (LD_LIBRARY_PATH or the libraries' directories differ)".into(),
+        xxh3_64(format!("{:x?}", loader::libraries()).as_bytes()),
+    ));
+    list.push((
+        "the stack (arguments or environment differ in size)".into(),
+        told::info().argv as u64,
+    ));
+    list.push((
+        "the layer itself (another build of understudy was installed meanwhile)".into(),
+        tls::own_build(),
+    ));
+    list.push(("the thread control block".into(), tls::control_block()));
+    list.push(("the stack protector's value".into(), tls::guards()));
+    list.push(("the heap's start".into(), heap_start()));
+    list.push(("the processor's features".into(), processor_features()));
+    list
+}
+
+fn heap_start() -> u64 {
+    let all = vmas::read_self().unwrap_or_default();
+    all.iter()
+        .find(|vma| vma.path.as_slice() == b"[heap]")
+        .map_or(0, |vma| vma.range.start)
+}
+
+/// The processor's flags decide which variants of functions the C library has bound.
+fn processor_features() -> u64 {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    text.lines()
+        .find(|line| line.starts_with("flags"))
+        .map_or(0, |flags| xxh3_64(flags.as_bytes()))
+}
+
+/// Adds the libraries that the program has opened before MPI_Init to the layout to be compared.
+pub fn remember_libraries(rt: &Runtime) {
+    for library in loader::opened(&rt.loader) {
+        let place = xxh3_64(format!("{library:x?}").as_bytes());
+        rt.layout
+            .borrow_mut()
+            .push((format!("{} (opened before MPI_Init)", library.path), place));
+    }
+}
+
+/// What must be equal in all ranks, by name.
+pub fn layout(rt: &Runtime) -> Vec<(String, u64)> {
+    rt.layout.borrow().clone()
+}
+
+/// Compares the layout over all ranks. Names the first difference between this rank and rank 0, in every rank alike.
+///
+/// # Errors
+/// That of a real procedure.
+pub fn compare_layout(rt: &Runtime, world: RealComm) -> mpi::Result<Option<String>> {
+    let list = layout(rt);
+    let all = world.gather(&[xxh3_64(format!("{list:?}").as_bytes())])?;
+    let Some(different) = all.iter().position(|&hash| hash != all[0]) else {
+        return Ok(None);
+    };
+    let root = Rank(different as u32);
+    let mut theirs = bincode::encode_to_vec(&list, bincode::config::standard()).unwrap_or_default();
+    let mut length = [theirs.len() as u64];
+    world.broadcast(root, &mut length)?;
+    theirs.resize(length[0] as usize, 0);
+    world.broadcast(root, &mut theirs)?;
+    let theirs: Vec<(String, u64)> =
+        bincode::decode_from_slice(&theirs, bincode::config::standard())
+            .map(|(list, _)| list)
+            .unwrap_or_default();
+    let what = first_difference(&list, &theirs);
+    Ok(Some(
+        message::address_space_differs(different, what).to_string(),
+    ))
+}
+
+fn first_difference(ours: &[(String, u64)], theirs: &[(String, u64)]) -> String {
+    let pair = ours
+        .iter()
+        .zip(theirs)
+        .find(|(a, b)| a != b)
+        .map(|(a, b)| (a.0.clone(), b.0.clone()));
+    match pair {
+        Some((a, b)) if a == b => a,
+        Some((a, b)) => format!("{b} instead of {a}"),
+        None => "the number of loaded libraries".into(),
+    }
+}
+
+/// Returns the live part of the main thread's stack, given its stack pointer.
+///
+/// The live part lies above the pointer, with the red zone below. While the thread is on another
+/// stack, such as that of a coroutine, all of the stack is live: where the thread has left it is
+/// not known.
+pub fn live_stack(rsp: u64, layout: &Layout) -> AddrRange {
+    const RED_ZONE: u64 = 128;
+    let end = crate::told::info().stack_end as u64;
+    let stack = layout
+        .areas()
+        .iter()
+        .find(|area| area.backing == Backing::Stack);
+    let start = match stack {
+        Some(stack) if !stack.range.contains(rsp) => stack.range.start,
+        _ => (rsp - RED_ZONE) & !4095,
+    };
+    AddrRange::new(start, end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_is_named() {
+        let list = |names: &[(&str, u64)]| {
+            names
+                .iter()
+                .map(|(name, hash)| (name.to_string(), *hash))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            first_difference(&list(&[("a", 1), ("b", 2)]), &list(&[("a", 1), ("b", 3)])),
+            "b"
+        );
+        assert_eq!(
+            first_difference(&list(&[("a", 1)]), &list(&[("c", 1)])),
+            "c instead of a"
+        );
+    }
+}

@@ -1,0 +1,253 @@
+//! What ld.so remembers of the user side, as memory: a survivor puts it back.
+//!
+//! ```text
+//!   ld.so's data, its first heap     but locks, lists of threads' stacks, the control block and static thread-local storage
+//!   its heap for the user side       with its books
+//!   its heap for the runtime side    only what ld.so's data point to: tables with records of both sides
+//!   the main thread's vector         but the runtime side's entries
+//! ```
+//!
+//! This is right as long as the runtime side has opened no library since. It works in the same process only: the records
+//! of the two sides point to each other, and the runtime side's lie elsewhere in another one.
+#![allow(unsafe_code)]
+
+use super::list::{self, Module};
+use super::vector::{self, Entry};
+use crate::user::tls;
+use crate::{sys, told};
+use std::ffi::c_int;
+use std::sync::OnceLock;
+use understudy_abi::{
+    LD_HEAP_CLASSES, LD_HEAP_REGIONS, LD_HEAP_SIZE, RUNTIME_LD_HEAP, USER_LD_HEAP,
+};
+use understudy_image::runs::AddrRange;
+
+const WORD: u64 = 8;
+const REGION: u64 = (LD_HEAP_SIZE / LD_HEAP_REGIONS) as u64;
+
+/// Where its locks stand side by side; for signal handlers, too.
+static LOCKS: OnceLock<AddrRange> = OnceLock::new();
+
+/// A copy of a piece of memory.
+type Copy = (u64, Vec<u8>);
+
+/// ld.so's state at a moment.
+pub struct Snapshot {
+    data: Vec<Copy>,
+    heap: Vec<Copy>,
+    books: Vec<u8>,
+    shared: Vec<Copy>,
+    vector: Vec<Entry>,
+    runtime: Vec<(u64, u64)>,
+}
+
+/// Returns the ranges of ld.so's state; none if it does not have the known form.
+///
+/// `first_heap` is what ld.so has allocated before it had the program's malloc.
+pub fn find(first_heap: &[AddrRange]) -> Vec<AddrRange> {
+    let (start, length) = told::info().loader_data;
+    // ld.so's first allocations lie behind its data, in the same page.
+    let end = (start + length).next_multiple_of(understudy_image::PAGE_SIZE);
+    let data = AddrRange::new(start as u64 & !(WORD - 1), end as u64);
+    let Some(not) = not_state(data) else {
+        return Vec::new();
+    };
+    if !vector::lengthen(&list::modules()) {
+        return Vec::new();
+    }
+    let mut places = vec![data];
+    places.extend(first_heap);
+    for hole in not {
+        places = places
+            .into_iter()
+            .flat_map(|range| super::super::zones::without(range, hole))
+            .collect();
+    }
+    places
+}
+
+/// What is not to be put back: locks, the lists of threads' stacks, and the main thread's own memory.
+fn not_state(data: AddrRange) -> Option<[AddrRange; 3]> {
+    // `struct rtld_global` ends with the lists of stacks (glibc's sysdeps/generic/ldsodefs.h); libc tells debuggers their offset.
+    const LISTS_AND_LOCK: u64 = 3 * 16 + 8 + 8 + 8;
+    let global = told::user_symbol("_rtld_global");
+    let used = sys::debuggers_offset(c"_thread_db_rtld_global__dl_stack_used")?;
+    let size = sys::debuggers_size(c"_thread_db_sizeof_pthread")?;
+    let info = told::user_symbol("_dl_get_tls_static_info");
+    if global == 0 || info == 0 {
+        return None;
+    }
+    // SAFETY: ld.so's function tells size and alignment of static thread-local storage.
+    unsafe {
+        let lists = global + used;
+        let (mut length, mut alignment) = (0usize, 0usize);
+        let info: unsafe extern "C" fn(*mut usize, *mut usize) = std::mem::transmute(info);
+        info(&mut length, &mut alignment);
+        let end = tls::control_block() + size;
+        let locks = locks(data)?;
+        let _ = LOCKS.set(locks);
+        let thread = AddrRange::new(end - (length + alignment) as u64, end);
+        let stacks = AddrRange::new(lists, lists + LISTS_AND_LOCK);
+        Some([locks, stacks, thread])
+    }
+}
+
+/// glibc's `pthread_mutex_t`, in words of 32 bits: lock, count, owner, users, kind.
+const MUTEX: u64 = 40;
+const RECURSIVE: u32 = 1;
+
+unsafe extern "C" fn look_for_lock(
+    _: *mut libc::dl_phdr_info,
+    _: usize,
+    argument: *mut std::ffi::c_void,
+) -> c_int {
+    // SAFETY: the argument of `locks`: ranges; the first is ld.so's data, which is mapped.
+    unsafe {
+        let (data, found) = &mut *argument.cast::<(AddrRange, Vec<u64>)>();
+        let own = libc::gettid() as u32;
+        let words = |at: u64| (at as *const [u32; 5]).read();
+        let last = data.end - MUTEX;
+        let is_held =
+            |at: &u64| matches!(words(*at), [1 | 2, 1, owner, 1, RECURSIVE] if owner == own);
+        found.extend((data.start..last).step_by(WORD as usize).filter(is_held));
+    }
+    1
+}
+
+/// ld.so's locks stand side by side; dl_iterate_phdr(3) holds the second of them.
+fn locks(data: AddrRange) -> Option<AddrRange> {
+    let mut argument: (AddrRange, Vec<u64>) = (data, Vec::new());
+    // SAFETY: the callback's argument is the one it expects.
+    unsafe { libc::dl_iterate_phdr(Some(look_for_lock), (&raw mut argument).cast()) };
+    let [held] = argument.1[..] else { return None };
+    // SAFETY: words of ld.so's data.
+    let kind = |at: u64| unsafe { ((at + 16) as *const u32).read() };
+    let first = held - MUTEX;
+    if first < data.start || kind(first) != RECURSIVE {
+        return None;
+    }
+    let count = 2 + u64::from(held + 2 * MUTEX <= data.end && kind(held + MUTEX) == RECURSIVE);
+    Some(AddrRange::new(first, first + count * MUTEX))
+}
+
+/// Whether somebody is inside of ld.so, or its locks are not known. Safe in a signal handler.
+pub fn is_locked() -> bool {
+    let Some(locks) = LOCKS.get() else {
+        return true;
+    };
+    let mut words = (locks.start..locks.end).step_by(MUTEX as usize);
+    // SAFETY: words of ld.so's data.
+    words.any(|lock| unsafe { (lock as *const u32).read_volatile() } != 0)
+}
+
+fn copy(range: AddrRange) -> Copy {
+    // SAFETY: mapped memory of ld.so, which stands still.
+    let bytes =
+        unsafe { std::slice::from_raw_parts(range.start as *const u8, range.len() as usize) };
+    (range.start, bytes.to_vec())
+}
+
+/// Writes what differs: other threads may be reading.
+fn write((at, bytes): &Copy) {
+    for (word, bytes) in (*at..)
+        .step_by(WORD as usize)
+        .zip(bytes.chunks_exact(WORD as usize))
+    {
+        let value = u64::from_ne_bytes(bytes.try_into().unwrap_or_default());
+        let place = word as *mut u64;
+        // SAFETY: aligned words that `copy` has read.
+        unsafe {
+            if place.read() != value {
+                place.write(value);
+            }
+        }
+    }
+}
+
+/// The part of each region of a heap (0: the user side's) that is in use.
+fn in_use(heap: usize) -> impl Iterator<Item = AddrRange> {
+    let start = [USER_LD_HEAP, RUNTIME_LD_HEAP][heap] as u64;
+    // SAFETY: the face's books.
+    let used: [usize; LD_HEAP_CLASSES] =
+        unsafe { told::info().loader_heap.used[heap].read_volatile() };
+    let regions = (0u64..).zip(used).filter(|&(_, used)| used > 0);
+    regions.map(move |(class, used)| {
+        AddrRange::new(start + class * REGION, start + class * REGION + used as u64)
+    })
+}
+
+/// The block of the runtime side's heap that an address lies in.
+fn runtime_block(address: u64) -> Option<AddrRange> {
+    let region = in_use(1).find(|region| region.contains(address))?;
+    let class = (region.start - RUNTIME_LD_HEAP as u64) / REGION;
+    let start = region.start + ((address - region.start) >> class << class);
+    Some(AddrRange::new(start, start + (1 << class)))
+}
+
+/// Blocks of the runtime side's heap that ld.so's data lead to, and what these begin with a pointer to: its tables are
+/// chained by their first words. The blocks of threads are not among them.
+fn shared_blocks(places: &[AddrRange]) -> Vec<AddrRange> {
+    const LONGEST_CHAIN: usize = 64;
+    let mut found: Vec<AddrRange> = Vec::new();
+    let (start, length) = told::info().loader_data;
+    let data = AddrRange::new(start as u64, (start + length) as u64);
+    let is_data = |range: &&AddrRange| data.intersect(**range).is_some();
+    let words = |range: &AddrRange| (range.start..range.end).step_by(WORD as usize);
+    for word in places.iter().filter(is_data).flat_map(words) {
+        // SAFETY: words of ld.so's data, and of its heap below.
+        let mut address = unsafe { (word as *const u64).read() };
+        for _ in 0..LONGEST_CHAIN {
+            let Some(block) = runtime_block(address) else {
+                break;
+            };
+            if found.contains(&block) {
+                break;
+            }
+            found.push(block);
+            // SAFETY: within a block in use.
+            address = unsafe { ((address & !(WORD - 1)) as *const u64).read() };
+        }
+    }
+    found
+}
+
+fn runtime_libraries() -> Vec<(u64, u64)> {
+    let key = |module: &Module| (module.base, module.tls_module);
+    list::runtime_modules().iter().map(key).collect()
+}
+
+impl Snapshot {
+    /// Copies the state of ld.so, which lies in these places.
+    pub fn take(places: &[AddrRange]) -> Snapshot {
+        let heap = &told::info().loader_heap;
+        Snapshot {
+            data: places.iter().copied().map(copy).collect(),
+            heap: in_use(0).map(copy).collect(),
+            // SAFETY: the face's books of that length.
+            books: unsafe { std::slice::from_raw_parts(heap.state, heap.state_length) }.to_vec(),
+            shared: shared_blocks(places).into_iter().map(copy).collect(),
+            vector: vector::entries(),
+            runtime: runtime_libraries(),
+        }
+    }
+
+    /// Puts it back. False, and nothing has changed, if that cannot be done.
+    pub fn put_back(&self) -> bool {
+        if runtime_libraries() != self.runtime {
+            return false;
+        }
+        let heap = &told::info().loader_heap;
+        let runtime = list::runtime_modules();
+        [&self.data, &self.heap, &self.shared]
+            .into_iter()
+            .flatten()
+            .for_each(write);
+        // SAFETY: the face's books of that length; nobody allocates for the user side meanwhile.
+        unsafe {
+            heap.state
+                .copy_from_nonoverlapping(self.books.as_ptr(), self.books.len())
+        };
+        vector::put_back(&self.vector, &runtime);
+        true
+    }
+}

@@ -1,0 +1,211 @@
+//! What the program has opened and closed since MPI_Init, in order: an understudy does the same.
+//!
+//! The face tells of each dlopen(3) and dlclose(3) before it happens. What has become of it is seen afterwards, in ld.so's
+//! list; what libc opens by itself (character sets, name services) is seen there, too.
+
+use super::list::{self, Library};
+use crate::cell::Field;
+use std::cell::RefMut;
+use std::path::Path;
+
+/// What the program has called.
+#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub enum Call {
+    /// dlopen(3), with the working directory if the name is relative.
+    Open {
+        path: String,
+        flags: i32,
+        directory: Option<String>,
+    },
+    /// dlclose(3)
+    Close { handle: u64 },
+    /// libc has opened something.
+    Nothing,
+}
+
+/// A call, and what has changed in ld.so's list until the next one.
+#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Operation {
+    pub call: Call,
+    /// Libraries that there are since.
+    pub made: Vec<Library>,
+    /// Handles of those that there are no more.
+    pub gone: Vec<u64>,
+}
+
+/// The operations, and the list after the last of them.
+#[derive(Default)]
+pub(super) struct Log {
+    operations: Vec<Operation>,
+    known: Vec<Library>,
+    /// How many calls there were.
+    calls: u64,
+    /// The process that the log is of: not that of a child which the program has forked.
+    process: u32,
+}
+
+/// Begins an empty log.
+pub fn begin(log: &Field<Option<Log>>) {
+    log.set(Some(Log {
+        known: list::libraries(),
+        process: std::process::id(),
+        ..Log::default()
+    }));
+}
+
+fn own(log: &Field<Option<Log>>) -> Option<RefMut<'_, Log>> {
+    let log = RefMut::filter_map(log.borrow_mut(), Option::as_mut).ok()?;
+    (log.process == std::process::id()).then_some(log)
+}
+
+/// The program is about to call this.
+pub fn note(log: &Field<Option<Log>>, call: Call) {
+    if let Some(mut log) = own(log) {
+        log.settle();
+        log.calls += 1;
+        log.operations.push(Operation {
+            call,
+            made: Vec::new(),
+            gone: Vec::new(),
+        });
+    }
+}
+
+/// How many calls there were.
+pub fn calls(log: &Field<Option<Log>>) -> u64 {
+    own(log).map_or(0, |log| log.calls)
+}
+
+/// The operations up to now.
+pub fn operations(log: &Field<Option<Log>>) -> Vec<Operation> {
+    own(log).map_or_else(Vec::new, |mut log| {
+        log.settle();
+        log.operations.clone()
+    })
+}
+
+/// The state is that after these operations, with these libraries: not all of them need be mapped yet.
+pub fn replace(log: &Field<Option<Log>>, operations: &[Operation], libraries: &[Library]) {
+    if let Some(mut log) = own(log) {
+        log.operations = operations.to_vec();
+        log.known = libraries.to_vec();
+    }
+}
+
+impl Log {
+    /// Notes what has become of the last call.
+    fn settle(&mut self) {
+        let now = list::libraries();
+        if now != self.known {
+            let made: Vec<Library> = missing(&self.known, &now).cloned().collect();
+            let gone: Vec<u64> = missing(&now, &self.known)
+                .map(|library| library.handle)
+                .collect();
+            if self.operations.is_empty() {
+                self.operations.push(Operation {
+                    call: Call::Nothing,
+                    made: Vec::new(),
+                    gone: Vec::new(),
+                });
+            }
+            if let Some(last) = self.operations.last_mut() {
+                last.made.extend(made);
+                last.gone.extend(gone);
+            }
+            self.known = now;
+        }
+        self.shorten();
+    }
+
+    /// Forgets a library that was opened and closed again at once.
+    fn shorten(&mut self) {
+        if let [.., open, close] = &self.operations[..]
+            && cancels(open, close)
+        {
+            self.operations.truncate(self.operations.len() - 2);
+        }
+    }
+}
+
+/// Those of `now` that are not in `before`.
+fn missing<'a>(before: &'a [Library], now: &'a [Library]) -> impl Iterator<Item = &'a Library> {
+    now.iter().filter(|library| !before.contains(library))
+}
+
+/// Whether the second operation undoes the first.
+fn cancels(open: &Operation, close: &Operation) -> bool {
+    let (Call::Open { .. }, Call::Close { handle }) = (&open.call, &close.call) else {
+        return false;
+    };
+    let mut made: Vec<u64> = open.made.iter().map(|library| library.handle).collect();
+    let mut gone = close.gone.clone();
+    let is_its = made.first() == Some(handle);
+    made.sort_unstable();
+    gone.sort_unstable();
+    is_its && made == gone && open.gone.is_empty() && close.made.is_empty()
+}
+
+/// Whether a library is the one that was asked for by this name, which may be without a directory.
+pub fn is_named(library: &Library, path: &str) -> bool {
+    Path::new(&library.path).file_name() == Path::new(path).file_name()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn library(handle: u64) -> Library {
+        Library {
+            path: format!("/lib/lib{handle}.so"),
+            base: handle << 20,
+            end: (handle << 20) + 4096,
+            handle,
+            tls_module: 0,
+            alignment: 4096,
+        }
+    }
+
+    fn open(made: &[u64]) -> Operation {
+        let call = Call::Open {
+            path: "lib1.so".into(),
+            flags: 2,
+            directory: None,
+        };
+        let made = made.iter().map(|&handle| library(handle)).collect();
+        Operation {
+            call,
+            made,
+            gone: Vec::new(),
+        }
+    }
+
+    fn close(handle: u64, gone: &[u64]) -> Operation {
+        let (call, gone) = (Call::Close { handle }, gone.to_vec());
+        Operation {
+            call,
+            made: Vec::new(),
+            gone,
+        }
+    }
+
+    #[test]
+    fn a_library_that_is_closed_at_once_leaves_nothing() {
+        assert!(cancels(&open(&[1, 2]), &close(1, &[2, 1])));
+        assert!(
+            !cancels(&open(&[1, 2]), &close(1, &[1])),
+            "its need has stayed"
+        );
+        assert!(
+            !cancels(&open(&[1]), &close(3, &[3])),
+            "another one was closed"
+        );
+        assert!(!cancels(&open(&[]), &close(1, &[])), "it was there before");
+        assert!(!cancels(&close(1, &[1]), &open(&[1])));
+    }
+
+    #[test]
+    fn names_with_and_without_directory_are_the_same() {
+        assert!(is_named(&library(1), "lib1.so") && is_named(&library(1), "./lib1.so"));
+        assert!(!is_named(&library(1), "lib11.so"));
+    }
+}

@@ -1,0 +1,206 @@
+//! An understudy opens and closes what the dead rank has opened and closed since MPI_Init, without constructors and
+//! destructors: their effects come with the pages.
+//!
+//! Libraries come to lie at the same addresses, and so do ld.so's records of them, which are the program's handles, and the
+//! blocks of their thread-local data, to which the program may have pointers.
+#![allow(unsafe_code)]
+
+use super::list::{self, Library};
+use super::operations::{Call, Operation, is_named};
+use super::tls_block::Block;
+use crate::arch::call_user;
+use crate::told;
+use crate::user::{UserError, zones};
+use std::ffi::CString;
+use understudy_abi::LIBRARY_PLACES;
+use understudy_image::runs::AddrRange;
+use understudy_image::vmas::{self, Owner};
+
+/// Makes these libraries and blocks the state of ld.so; the operations lead to it.
+pub fn run(
+    libraries: &[Library],
+    blocks: &[Block],
+    operations: &[Operation],
+) -> Result<(), UserError> {
+    let now = list::libraries();
+    let missing = || libraries.iter().filter(|library| !now.contains(library));
+    let late = || blocks.iter().filter(|block| block.current().is_none());
+    // Nothing else may take their places.
+    let records = missing().map(|library| library.handle);
+    let mut reserved: Vec<u64> = records.chain(late().map(|block| block.allocated)).collect();
+    reserved.retain(|&address| reserve(address));
+    for operation in operations {
+        perform(operation, &mut reserved)?;
+    }
+    for block in late() {
+        block.make()?;
+    }
+    let now = list::libraries();
+    if now == libraries {
+        return Ok(());
+    }
+    log::debug!("wanted {:x?}, have {now:x?}", libraries);
+    let differs = |(saved, now): &(&Library, &Library)| saved != now;
+    let first = libraries.iter().zip(&now).find(differs);
+    let first = first.map_or_else(
+        || "the list of libraries".into(),
+        |(saved, _)| saved.path.clone(),
+    );
+    Err(UserError::Library(first))
+}
+
+/// Takes a block of ld.so's heap, unless it is in use.
+fn reserve(address: u64) -> bool {
+    // SAFETY: the face's heap, in this thread.
+    unsafe { (told::info().loader_heap.reserve)(address as usize) }
+}
+
+/// `reserved`: blocks that are free but for this.
+fn perform(operation: &Operation, reserved: &mut Vec<u64>) -> Result<(), UserError> {
+    // SAFETY: records of loaded libraries.
+    let hide = |&handle: &u64| unsafe { (told::info().user_hide_destructors)(handle as *const _) };
+    operation.gone.iter().for_each(hide);
+    let made = &operation.made;
+    let room = |(index, library)| make_room(library, &made[..index]);
+    let places = made
+        .iter()
+        .enumerate()
+        .map(room)
+        .collect::<Result<Vec<u64>, _>>()?;
+    for library in &operation.made {
+        let before = reserved.len();
+        reserved.retain(|&address| address != library.handle);
+        if reserved.len() == before && !reserve(library.handle) {
+            return Err(UserError::Library(library.path.clone()));
+        }
+    }
+    prescribe(&operation.made, &places);
+    match &operation.call {
+        // Found by another one's search path, maybe; now it is known where.
+        Call::Open {
+            path,
+            flags,
+            directory,
+        } => {
+            let found = operation
+                .made
+                .first()
+                .filter(|library| is_named(library, path));
+            open(
+                found.map_or(path, |library| &library.path),
+                *flags,
+                directory.as_deref(),
+            );
+        }
+        Call::Close { handle } => close(*handle),
+        Call::Nothing => {}
+    }
+    for library in &operation.made {
+        if !list::libraries().contains(library) {
+            open(&library.path, libc::RTLD_NOW, None);
+        }
+        if !list::libraries().contains(library) {
+            log::debug!("wanted {library:x?} among {:x?}", list::libraries());
+            return Err(UserError::Library(library.path.clone()));
+        }
+    }
+    prescribe(&[], &[]);
+    Ok(())
+}
+
+/// Finds where ld.so is to begin with this library, and removes what this process has there: memory of the user side, all of
+/// which is about to be replaced.
+///
+/// For a library that is to be aligned to more than a page, ld.so (glibc 2.35 and later, `_dl_map_segment`) reserves as much
+/// more, and gives back what is left over on both sides. `before` are opened before it.
+fn make_room(library: &Library, before: &[Library]) -> Result<u64, UserError> {
+    const PAGE: u64 = understudy_image::PAGE_SIZE as u64;
+    let (base, length, alignment) = (library.base, library.end - library.base, library.alignment);
+    let (lowest, room) = if alignment > PAGE && base.is_multiple_of(alignment) && is_aligning() {
+        (base - alignment + PAGE, length.max(alignment) + alignment)
+    } else {
+        (base & !(PAGE - 1), length)
+    };
+    let mapped = vmas::read_self()?;
+    let loaded = list::libraries();
+    let is_loaded = |range: AddrRange| {
+        let mut others = loaded
+            .iter()
+            .chain(before)
+            .map(|other| AddrRange::new(other.base, other.end.max(other.base + 1)));
+        others.any(|other| other.intersect(range).is_some())
+    };
+    let is_plain = |vma: &&vmas::Vma| {
+        vmas::owner_by_name(vma) == Owner::User
+            && vma.path != b"[heap]"
+            && !zones().touches_excluded(vma.range)
+    };
+    for start in (lowest..=base).rev().step_by(PAGE as usize) {
+        let window = AddrRange::new(start, (start + room).next_multiple_of(PAGE));
+        let mut inside = mapped
+            .iter()
+            .filter(|vma| vma.range.intersect(window).is_some());
+        if is_loaded(window) || !inside.clone().all(|vma| is_plain(&vma)) {
+            continue;
+        }
+        for part in inside
+            .by_ref()
+            .filter_map(|vma| vma.range.intersect(window))
+        {
+            // SAFETY: plain memory of the user side, which nobody uses any more.
+            unsafe { libc::munmap(part.start as *mut _, part.len() as usize) };
+        }
+        return Ok(start);
+    }
+    Err(UserError::Library(library.path.clone()))
+}
+
+/// Whether ld.so aligns libraries.
+fn is_aligning() -> bool {
+    // SAFETY: a string of libc's.
+    let version =
+        unsafe { std::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) }.to_string_lossy();
+    let minor = version
+        .split('.')
+        .nth(1)
+        .and_then(|minor| minor.parse::<u32>().ok());
+    minor.is_some_and(|minor| minor >= 35)
+}
+
+/// Tells ld.so where the next libraries go, and the records of them.
+fn prescribe(libraries: &[Library], starts: &[u64]) {
+    let (mut places, mut records) = ([0; LIBRARY_PLACES], [0; LIBRARY_PLACES]);
+    for (index, (library, &start)) in libraries
+        .iter()
+        .zip(starts)
+        .enumerate()
+        .take(LIBRARY_PLACES - 1)
+    {
+        places[index] = start as usize;
+        records[index] = library.handle as usize;
+    }
+    // SAFETY: the face's lists, which only ld.so's calls from this thread use; the blocks were reserved.
+    unsafe {
+        told::info().library_places.write_volatile(places);
+        told::info().loader_heap.link_maps.write_volatile(records);
+    }
+}
+
+fn open(path: &str, flags: i32, directory: Option<&str>) {
+    let Ok(path) = CString::new(path) else { return };
+    let back = directory.and_then(|directory| {
+        let here = std::env::current_dir().ok();
+        std::env::set_current_dir(directory).ok().and(here)
+    });
+    let (open, path) = (told::info().user_dlopen as *const _, path.as_ptr() as u64);
+    // SAFETY: dlopen(3) on the program's stack; the library's constructors are not run.
+    unsafe { call_user(open, path, flags as u64, 0, 0, 0) };
+    if let Some(back) = back {
+        std::env::set_current_dir(back).unwrap_or_default();
+    }
+}
+
+fn close(handle: u64) {
+    // SAFETY: dlclose(3) on the program's stack; the library's destructors are not run.
+    unsafe { call_user(told::info().user_dlclose as *const _, handle, 0, 0, 0, 0) };
+}

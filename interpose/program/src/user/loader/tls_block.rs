@@ -1,0 +1,74 @@
+//! Blocks of thread-local data that ld.so has made for libraries.
+#![allow(unsafe_code)]
+
+use super::list::{self, Library};
+use super::vector;
+use crate::told;
+use crate::user::UserError;
+
+/// Block of thread-local data of one library.
+#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Block {
+    path: String,
+    module: u64,
+    address: u64,
+    /// Allocation of ld.so; zero if the block is in static thread-local storage.
+    pub allocated: u64,
+}
+
+impl Block {
+    /// Returns the address of the block in this process.
+    pub fn current(&self) -> Option<u64> {
+        let modules = list::modules();
+        let module = modules
+            .iter()
+            .find(|module| module.tls_module == self.module);
+        module
+            .map(|module| module.tls_block)
+            .filter(|&block| block != 0)
+    }
+
+    /// Makes the block at its address.
+    ///
+    /// # Errors
+    /// ld.so has put the block elsewhere.
+    pub fn make(&self) -> Result<(), UserError> {
+        let next = told::info().loader_heap.next_block;
+        // SAFETY: the face's word; the block was reserved.
+        let made = unsafe {
+            next.write_volatile(self.allocated as usize);
+            let made = list::use_block(self.module);
+            next.write_volatile(0);
+            made
+        };
+        if made == self.address
+            && vector::entries()[self.module as usize].allocated == self.allocated
+        {
+            return Ok(());
+        }
+        Err(UserError::ThreadLocals(self.path.clone()))
+    }
+}
+
+/// Returns the program side's blocks of thread-local data.
+pub fn all(libraries: &[Library]) -> Vec<Block> {
+    let entries = vector::entries();
+    let path = |module: u64| {
+        libraries
+            .iter()
+            .find(|library| library.tls_module == module)
+            .map(|library| library.path.clone())
+    };
+    let made = list::modules()
+        .into_iter()
+        .filter(|module| module.tls_block != 0);
+    made.map(|module| Block {
+        path: path(module.tls_module).unwrap_or_default(),
+        module: module.tls_module,
+        address: module.tls_block,
+        allocated: entries
+            .get(module.tls_module as usize)
+            .map_or(0, |entry| entry.allocated),
+    })
+    .collect()
+}

@@ -1,0 +1,426 @@
+//! Locks of the program that know their owner: glibc notes a thread number (gettid(2)), which another process does not have.
+//!
+//! Recursive, error-checking, robust and priority-inheriting mutexes, and read-write locks that are held for writing,
+//! compare the note with the caller. In a process that takes a part, the notes of the locks that the main thread holds
+//! are those of the dead process: unlocking would fail, or unlock as a reader. So once an image is loaded, its
+//! memory is searched for them, and this process's numbers are put in. The pages count as changed then, as by the
+//! program itself; until the next checkpoint holds them, a rollback leads back to the old number, which is
+//! part of the saved state, and to another search.
+//!
+//! A number alone means nothing: it could be the program's data. All of the lock's words must be as a thread leaves them
+//! among no more others than the program has. The layouts are glibc's from 2.25 on,
+//! x86-64 (`struct_mutex.h`, `struct_rwlock.h`; pthread_mutex_lock.c and pthread_rwlock_common.c).
+#![allow(unsafe_code)]
+
+use super::lock_words::{INHERIT, ROBUST, halves, is_held_mutex, is_written_lock, join};
+use super::thread_number::{Change, ThreadNumber};
+use understudy_image::layout::{Area, Backing, Layout};
+use understudy_image::runs::{self, AddrRange, PageRun};
+
+/// Words that are compared at once before a hit is looked for.
+const CHUNK: usize = 512;
+
+/// Numbers of threads that may hold locks, for whoever reads all memory before it is known which of them have changed.
+#[derive(Clone, Copy, Debug)]
+pub struct Owners {
+    least: u32,
+    most: u32,
+}
+
+impl Owners {
+    pub fn new(numbers: impl Iterator<Item = ThreadNumber>) -> Owners {
+        let none = Owners {
+            least: u32::MAX,
+            most: 0,
+        };
+        numbers.fold(none, |all, ThreadNumber(number)| Owners {
+            least: all.least.min(number),
+            most: all.most.max(number),
+        })
+    }
+
+    /// Whether a page may have the word of a lock that tells its owner: without a branch, so that the processor takes several at a time.
+    pub fn may_be_in(&self, page: &[u8]) -> bool {
+        let Owners { least, most } = *self;
+        let (words, _) = page.as_chunks();
+        let words = words.iter().map(|&word| u32::from_ne_bytes(word));
+        words.fold(false, |any, word| {
+            any | (word.wrapping_sub(least) <= most.wrapping_sub(least))
+        })
+    }
+}
+
+/// Finds the locks among `words` (aligned memory) that those hold who have other numbers now, with an owner in the first `length`: the
+/// indices of the words with the owners, and their new numbers.
+fn find_owners(
+    words: &[u64],
+    length: usize,
+    changed: &[Change],
+    users: u32,
+) -> Vec<(usize, ThreadNumber)> {
+    /// Words of a mutex, and of a lock, before the one with the owner.
+    const BEFORE: (usize, usize) = (1, 3);
+    let old = || changed.iter().map(|(old, _)| old.0);
+    let (Some(least), Some(most)) = (old().min(), old().max()) else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    for start in (0..length).step_by(CHUNK) {
+        let chunk = start..(start + CHUNK).min(length);
+        // All words of the chunk, so that the processor takes several at a time. The upper half is small in what is looked for.
+        let hits = |word: u64| {
+            (word as u32).wrapping_sub(least) <= most - least && word >> 32 <= u64::from(users)
+        };
+        if !words[chunk.clone()]
+            .iter()
+            .fold(false, |any, &word| any | hits(word))
+        {
+            continue;
+        }
+        for at in chunk.filter(|&at| hits(words[at])) {
+            let Some(&(old, new)) = changed.iter().find(|(old, _)| old.0 == words[at] as u32)
+            else {
+                continue;
+            };
+            let from = |before: usize| {
+                at.checked_sub(before)
+                    .map_or(&[][..], |first| &words[first..])
+            };
+            if is_held_mutex(from(BEFORE.0), old.0, users)
+                || is_written_lock(from(BEFORE.1), old.0, users)
+            {
+                found.push((at, new));
+            }
+        }
+    }
+    found
+}
+
+/// Makes another thread the owner of a lock.
+///
+/// # Safety
+/// The words must be those that [`find_owners`] has found: the one before that with the owner, that, and the one behind.
+unsafe fn give(place: *mut [u64; 3], new: ThreadNumber) {
+    // SAFETY: as the caller promises.
+    let [before, owner, behind] = unsafe { &mut *place };
+    *owner = join(new.0, halves(*owner).1);
+    // The lock has two bits of the kernel's above the number. (What follows the owner of a read-write lock is 0.)
+    let (lock, count) = halves(*before);
+    if halves(*behind).0 & (ROBUST | INHERIT) != 0 {
+        *before = join(lock & !libc::FUTEX_TID_MASK | new.0, count);
+    }
+}
+
+/// The longest lock that is looked for, in bytes.
+const LONGEST: u64 = 56;
+
+/// Where the program may hold locks: what it can write of the loaded pages, and of its thread-local storage; and up to where what
+/// follows may be looked at. (A lock may end in a page that nobody has written, or in another area.)
+fn places(
+    layout: &Layout,
+    pages: &[PageRun],
+    thread_locals: &[AddrRange],
+) -> Vec<(AddrRange, u64)> {
+    let writable = || {
+        layout
+            .areas()
+            .iter()
+            .filter(|area| area.prot.read && area.prot.write)
+    };
+    // A file may end before its mapping does.
+    let is_file = |area: &Area| matches!(area.backing, Backing::SharedFile { .. });
+    let is_mapped =
+        |address: u64| writable().any(|area| area.range.contains(address) && !is_file(area));
+    let with_rest = |range: AddrRange| match is_mapped(range.end) {
+        true => (range, range.end + LONGEST),
+        false => (range, range.end),
+    };
+    let loaded = writable().flat_map(|area| runs::within(pages, area.pages()));
+    let loaded = loaded.map(PageRun::range).map(with_rest);
+    let aligned = thread_locals
+        .iter()
+        .map(|piece| AddrRange::new(piece.start.next_multiple_of(8), piece.end & !7))
+        .filter(|piece| piece.start < piece.end);
+    loaded
+        .chain(aligned.map(|piece| (piece, piece.end)))
+        .collect()
+}
+
+/// Gives the locks in what has just been loaded to the threads that have other numbers now. `changed` has all threads, `pages` (sorted) all
+/// in which a lock of theirs may lie.
+pub fn pass_on(
+    changed: &[Change],
+    layout: &Layout,
+    pages: &[PageRun],
+    thread_locals: &[AddrRange],
+) {
+    let users = changed.len() as u32;
+    let changed: Vec<Change> = changed
+        .iter()
+        .copied()
+        .filter(|(old, new)| old != new)
+        .collect();
+    if changed.is_empty() {
+        return;
+    }
+    let mut found = Vec::new();
+    for (place, end) in places(layout, pages, thread_locals) {
+        let length = (end - place.start) as usize / 8;
+        // SAFETY: readable and writable memory of the user side, which stands still; aligned to words.
+        let words = unsafe { std::slice::from_raw_parts(place.start as *const u64, length) };
+        let owners = find_owners(words, place.len() as usize / 8, &changed, users);
+        found.extend(
+            owners
+                .into_iter()
+                .map(|(at, new)| (place.start + 8 * at as u64, new)),
+        );
+    }
+    for (address, new) in found {
+        // SAFETY: a lock's words, found above.
+        unsafe { give((address as *mut u64).sub(1).cast(), new) };
+        log::debug!("the lock whose owner is at {address:#x} has passed to another thread");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::mem::MaybeUninit;
+
+    const ELSEWHERE: ThreadNumber = ThreadNumber(4_000_001);
+    const WORDS: usize = 3 * CHUNK;
+
+    /// Memory with something in the middle.
+    struct Memory(Box<[u64; WORDS]>);
+
+    fn replace_owner(words: &mut [u64], old: ThreadNumber, new: ThreadNumber) -> Vec<usize> {
+        let found = find_owners(words, words.len(), &[(old, new)], 1);
+        for &(at, new) in &found {
+            // SAFETY: found just before, in these words.
+            unsafe { give(words.as_mut_ptr().add(at - 1).cast(), new) };
+        }
+        found.into_iter().map(|(at, _)| at).collect()
+    }
+
+    impl Memory {
+        fn new() -> Self {
+            Self(Box::new([0; WORDS]))
+        }
+
+        /// Where the lock lies: over the border of two chunks.
+        fn lock<T>(&mut self) -> *mut T {
+            (&raw mut self.0[CHUNK - 1]).cast()
+        }
+
+        fn pass(&mut self) -> usize {
+            replace_owner(&mut self.0[..], ThreadNumber::own(), ELSEWHERE).len()
+        }
+    }
+
+    /// A held mutex of this type, robustness and protocol.
+    fn mutex(
+        memory: &mut Memory,
+        kind: i32,
+        robust: i32,
+        protocol: i32,
+    ) -> *mut libc::pthread_mutex_t {
+        let lock = memory.lock();
+        let mut attributes = MaybeUninit::uninit();
+        let attributes = attributes.as_mut_ptr();
+        // SAFETY: a mutex and attributes in memory of our own.
+        unsafe {
+            libc::pthread_mutexattr_init(attributes);
+            libc::pthread_mutexattr_settype(attributes, kind);
+            libc::pthread_mutexattr_setrobust(attributes, robust);
+            libc::pthread_mutexattr_setprotocol(attributes, protocol);
+            libc::pthread_mutex_init(lock, attributes);
+            assert_eq!(libc::pthread_mutex_lock(lock), 0);
+        }
+        lock
+    }
+
+    /// Types, robustness and protocols of mutexes that compare their owner.
+    fn comparing() -> impl Iterator<Item = (i32, i32, i32)> {
+        use libc::{PTHREAD_MUTEX_ERRORCHECK, PTHREAD_MUTEX_NORMAL, PTHREAD_MUTEX_RECURSIVE};
+        let types = [
+            PTHREAD_MUTEX_NORMAL,
+            PTHREAD_MUTEX_RECURSIVE,
+            PTHREAD_MUTEX_ERRORCHECK,
+        ];
+        let robustness = [libc::PTHREAD_MUTEX_STALLED, libc::PTHREAD_MUTEX_ROBUST];
+        let protocols = [libc::PTHREAD_PRIO_NONE, libc::PTHREAD_PRIO_INHERIT];
+        let all = types.into_iter().flat_map(move |kind| {
+            robustness.into_iter().flat_map(move |robust| {
+                protocols
+                    .into_iter()
+                    .map(move |protocol| (kind, robust, protocol))
+            })
+        });
+        all.filter(|&(kind, robust, protocol)| {
+            kind != PTHREAD_MUTEX_NORMAL || robust + protocol > 0
+        })
+    }
+
+    #[test]
+    fn held_mutexes_pass_to_another_thread_and_back() {
+        for (kind, robust, protocol) in comparing() {
+            let mut memory = Memory::new();
+            let lock = mutex(&mut memory, kind, robust, protocol);
+            let before = memory.0.clone();
+            assert_eq!(memory.pass(), 1, "{kind} {robust} {protocol}");
+            // SAFETY: the mutex made above.
+            assert_eq!(unsafe { libc::pthread_mutex_unlock(lock) }, libc::EPERM);
+            assert_eq!(
+                replace_owner(&mut memory.0[..], ELSEWHERE, ThreadNumber::own()).len(),
+                1
+            );
+            assert!(memory.0 == before, "{kind} {robust} {protocol}");
+            // SAFETY: as above.
+            assert_eq!(unsafe { libc::pthread_mutex_unlock(lock) }, 0);
+            assert_eq!(
+                memory.pass(),
+                0,
+                "an unlocked one: {kind} {robust} {protocol}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_lock_held_for_writing_passes_and_one_held_for_reading_does_not() {
+        let mut memory = Memory::new();
+        let lock: *mut libc::pthread_rwlock_t = memory.lock();
+        // SAFETY: a lock in memory of our own, all zeros as its initialiser.
+        unsafe {
+            for _ in 0..2 {
+                assert_eq!(libc::pthread_rwlock_rdlock(lock), 0);
+                assert_eq!(memory.pass(), 0);
+                assert_eq!(libc::pthread_rwlock_unlock(lock), 0);
+                assert_eq!(libc::pthread_rwlock_wrlock(lock), 0);
+                assert_eq!(memory.pass(), 1);
+                assert_eq!(
+                    replace_owner(&mut memory.0[..], ELSEWHERE, ThreadNumber::own()).len(),
+                    1
+                );
+                assert_eq!(libc::pthread_rwlock_wrlock(lock), libc::EDEADLK);
+                assert_eq!(libc::pthread_rwlock_unlock(lock), 0);
+                assert_eq!(memory.pass(), 0);
+            }
+        }
+    }
+
+    /// Whoever loads memory tells only the pages in which an owner may be.
+    #[test]
+    fn an_owner_is_seen_in_its_page_whatever_the_lock() {
+        let owners = Owners::new(
+            [
+                ThreadNumber(7),
+                ThreadNumber::own(),
+                ThreadNumber(ThreadNumber::own().0 + 1),
+            ]
+            .into_iter(),
+        );
+        let seen = |memory: &Memory| {
+            let bytes: Vec<u8> = memory
+                .0
+                .iter()
+                .flat_map(|word| word.to_ne_bytes())
+                .collect();
+            bytes
+                .chunks(8 * CHUNK)
+                .map(|page| owners.may_be_in(page))
+                .collect::<Vec<_>>()
+        };
+        for (kind, robust, protocol) in comparing() {
+            let mut memory = Memory::new();
+            assert_eq!(seen(&memory), [false; 3]);
+            mutex(&mut memory, kind, robust, protocol);
+            assert!(seen(&memory)[1], "{kind} {robust} {protocol}");
+        }
+        let mut memory = Memory::new();
+        // SAFETY: as above.
+        assert_eq!(unsafe { libc::pthread_rwlock_wrlock(memory.lock()) }, 0);
+        assert_eq!(seen(&memory), [false, true, false]);
+    }
+
+    #[test]
+    fn a_mutex_that_does_not_compare_stays_as_it_is() {
+        let (stalled, plain) = (libc::PTHREAD_MUTEX_STALLED, libc::PTHREAD_PRIO_NONE);
+        let mut memory = Memory::new();
+        mutex(&mut memory, libc::PTHREAD_MUTEX_NORMAL, stalled, plain);
+        assert_eq!(memory.pass(), 0);
+    }
+
+    /// The number as the program's data: everywhere, and in what differs from a held lock by one bit.
+    #[test]
+    fn data_stay_as_they_are() {
+        let own = ThreadNumber::own().0;
+        for word in [join(own, 0), join(own, 1), join(1, own), join(own, own)] {
+            let mut memory = Memory(Box::new([word; WORDS]));
+            assert_eq!(memory.pass(), 0);
+        }
+        let (robust, stalled) = (libc::PTHREAD_MUTEX_ROBUST, libc::PTHREAD_MUTEX_STALLED);
+        for robustness in [robust, stalled] {
+            let mut memory = Memory::new();
+            let kind = libc::PTHREAD_MUTEX_ERRORCHECK;
+            let lock = mutex(&mut memory, kind, robustness, libc::PTHREAD_PRIO_NONE);
+            let held = memory.0.clone();
+            // SAFETY: the mutex made above, which leaves the list of the robust ones.
+            assert_eq!(unsafe { libc::pthread_mutex_unlock(lock) }, 0);
+            // Lock word and type have more than one value; the rest of them is fixed.
+            let fixed: [u64; 3] = [!0 << 33, !0, !0 << 10];
+            let links = if robustness == stalled { !0 } else { 0 };
+
+            for (word, bits) in fixed.into_iter().chain([links; 2]).enumerate() {
+                for bit in (0..64).filter(|bit| bits >> bit & 1 != 0) {
+                    let mut data = Memory(held.clone());
+                    data.0[CHUNK - 1 + word] ^= 1 << bit;
+                    let before = data.0.clone();
+                    assert_eq!(data.pass(), 0, "word {word}, bit {bit}");
+                    assert!(data.0 == before);
+                }
+            }
+        }
+    }
+
+    /// Numbers of threads may be as small as the values of a lock.
+    #[test]
+    fn a_small_number_is_not_taken_for_a_lock() {
+        let recursive = |owner| [join(2, 1), join(owner, 1), join(1, 0), 0, 0];
+        let mut words = recursive(2);
+        assert_eq!(
+            replace_owner(&mut words, ThreadNumber(2), ThreadNumber(9)),
+            [1]
+        );
+        assert_eq!(words, recursive(9));
+    }
+
+    /// What follows the memory may be looked at, but nothing is found there.
+    #[test]
+    fn a_lock_over_the_end_is_found_once() {
+        let mut memory = Memory::new();
+        let lock = mutex(&mut memory, libc::PTHREAD_MUTEX_RECURSIVE, 0, 0);
+        let changed = [(ThreadNumber::own(), ELSEWHERE)];
+        let found = |length| find_owners(&memory.0[..], length, &changed, 1).len();
+        assert_eq!([CHUNK, CHUNK + 1, CHUNK + 2].map(found), [0, 1, 1]);
+        // SAFETY: the mutex made above.
+        assert_eq!(unsafe { libc::pthread_mutex_unlock(lock) }, 0);
+    }
+
+    /// Nothing outside of the memory is looked at.
+    #[test]
+    fn a_lock_at_the_border_is_none() {
+        let mut memory = Memory::new();
+        let lock = mutex(&mut memory, libc::PTHREAD_MUTEX_RECURSIVE, 0, 0);
+        for (range, expected) in [
+            (CHUNK - 1..CHUNK + 4, 1),
+            (CHUNK..WORDS, 0),
+            (0..CHUNK + 3, 0),
+        ] {
+            let mut words = memory.0[range].to_vec();
+            let found = replace_owner(&mut words, ThreadNumber::own(), ELSEWHERE);
+            assert_eq!(found.len(), expected);
+        }
+        // SAFETY: the mutex made above.
+        assert_eq!(unsafe { libc::pthread_mutex_unlock(lock) }, 0);
+    }
+}

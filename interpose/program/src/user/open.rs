@@ -1,0 +1,113 @@
+//! Descriptors that the program has open.
+#![allow(unsafe_code)]
+
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use understudy_abi::RUNTIME_FD_BASE;
+
+/// Descriptors of both sides that were open when they were listed last.
+static LISTED: Mutex<Vec<i32>> = Mutex::new(Vec::new());
+
+/// Returns the open descriptors of the program side, in order.
+///
+/// The directory is read only if others are open than the last time: if the size of
+/// `/proc/self/fd`, the number of open descriptors (Linux 6.2), has changed, or one of the
+/// last time is closed. Those that are open for their names alone (O_PATH) count as closed.
+pub(super) fn descriptors() -> Vec<i32> {
+    // Not locked meanwhile.
+    let mut listed = std::mem::take(&mut *lock());
+    let count = std::fs::metadata("/proc/self/fd").map_or(0, |about| about.len());
+    if listed.len() as u64 != count || !are_open(&listed) {
+        listed = listed_descriptors();
+    }
+    let is_programs = |fd: &i32| (0..RUNTIME_FD_BASE).contains(fd);
+    let found = listed.iter().copied().filter(is_programs).collect();
+    *lock() = listed;
+    found
+}
+
+fn lock() -> MutexGuard<'static, Vec<i32>> {
+    LISTED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// True if all of these descriptors are open (poll(2)).
+fn are_open(descriptors: &[i32]) -> bool {
+    let polled = |&fd: &i32| libc::pollfd {
+        fd,
+        events: 0,
+        revents: 0,
+    };
+    let mut all: Vec<libc::pollfd> = descriptors.iter().map(polled).collect();
+    // SAFETY: as many structures as are named; nothing is waited for.
+    let rc = unsafe { libc::poll(all.as_mut_ptr(), all.len() as libc::nfds_t, 0) };
+    rc >= 0 && all.iter().all(|it| it.revents & libc::POLLNVAL == 0)
+}
+
+/// Returns the descriptors that `/proc/self/fd` lists, but for that of the list itself.
+fn listed_descriptors() -> Vec<i32> {
+    let entries = std::fs::read_dir("/proc/self/fd").into_iter().flatten();
+    let number =
+        |entry: std::io::Result<std::fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();
+    let mut list: Vec<i32> = entries.filter_map(number).collect();
+    // SAFETY: fcntl(2), a question.
+    list.retain(|&fd| unsafe { libc::fcntl(fd, libc::F_GETFD) } >= 0);
+    list.sort_unstable();
+    list
+}
+
+/// Returns which of these events a descriptor has now (poll(2)).
+///
+/// The kernel always reports hang-ups and errors, too.
+pub fn events(fd: i32, wanted: i16) -> i16 {
+    events_within(fd, wanted, Duration::ZERO)
+}
+
+/// Waits for one of these events at a descriptor, and returns those that it has.
+///
+/// Zero if it has none within `limit`.
+pub fn events_within(fd: i32, wanted: i16, limit: Duration) -> i16 {
+    let mut polled = libc::pollfd {
+        fd,
+        events: wanted,
+        revents: 0,
+    };
+    let start = Instant::now();
+    loop {
+        let left = limit.saturating_sub(start.elapsed()).as_millis() as i32;
+        // SAFETY: poll(2) of one descriptor.
+        let rc = unsafe { libc::poll(&raw mut polled, 1, left) };
+        // A signal ends the call.
+        if rc >= 0 || left == 0 {
+            return polled.revents;
+        }
+    }
+}
+
+pub(super) fn stat(fd: i32) -> Option<libc::stat> {
+    // SAFETY: fstat(2) fills the structure.
+    unsafe {
+        let mut stat: libc::stat = std::mem::zeroed();
+        (libc::fstat(fd, &mut stat) == 0).then_some(stat)
+    }
+}
+
+/// Returns the kernel's link for a descriptor.
+pub(super) fn link_of(fd: i32) -> PathBuf {
+    format!("/proc/self/fd/{fd}").into()
+}
+
+/// Returns the kernel's path of an open file.
+pub(super) fn path_of(fd: i32) -> PathBuf {
+    std::fs::read_link(link_of(fd)).unwrap_or_default()
+}
+
+/// True if two descriptors have one open file description.
+pub(super) fn is_same_description(one: i32, other: i32) -> bool {
+    const KCMP_FILE: i32 = 0;
+    // SAFETY: kcmp(2) on descriptors of this process.
+    unsafe {
+        let pid = libc::getpid();
+        libc::syscall(libc::SYS_kcmp, pid, pid, KCMP_FILE, one, other) == 0
+    }
+}

@@ -1,0 +1,128 @@
+//! Standard output and error: exactly once, through the relay (`understudy_relay`).
+
+pub(super) mod ledgers;
+pub(super) mod stream_relay;
+
+use crate::told;
+use crate::user::program_runtime::Runtime;
+use std::path::{Path, PathBuf};
+use stream_relay::RELAY_TIMEOUT;
+pub use stream_relay::{
+    Saved, capture, discard_library_output, flush, leave, note_cell, release, set_idle, set_stage,
+    show_library_output,
+};
+use understudy_catalogue::message;
+use understudy_formats::private::in_memory;
+use understudy_numbers::{Epoch, ProcessNumber};
+use understudy_relay::{LedgerObserver, NOTE_WORDS, Position, Stream, name_in_memory};
+
+/// Returns the path of what the job keeps in memory by this name.
+pub fn in_job_memory(job: &str, name: &str) -> PathBuf {
+    in_memory().join(name_in_memory(job, name))
+}
+
+/// Returns the path of this rank's ledger, which its relay is about to make.
+///
+/// Removes the ledger of an earlier job of the same name, whose launcher had the same process id
+/// and which was killed as a whole.
+pub fn new_ledger(job: &str, process: ProcessNumber) -> PathBuf {
+    let path = in_job_memory(job, &process.to_string());
+    let _ = std::fs::remove_file(&path);
+    path
+}
+
+/// Connects to this rank's relay by its ledger.
+///
+/// `is_silent`: output of the program is discarded until its state is loaded.
+pub fn attach(rt: &Runtime, path: PathBuf, is_silent: bool) {
+    rt.ledgers.borrow_mut().own = Some(path.clone());
+    stream_relay::connect(&path, is_silent);
+}
+
+/// True if threads of a process of this node have changed files since the cut of this epoch.
+pub fn have_effects_since(rt: &Runtime, epoch: Epoch) -> bool {
+    let ledgers = (0..told::process_count())
+        .map(ProcessNumber)
+        .filter_map(|it| LedgerObserver::open(&path_of(rt, it)?).ok());
+    ledgers.into_iter().any(|ledger| ledger.effects() > epoch.0)
+}
+
+/// Returns what a failed process of this node has left in its ledger.
+///
+/// This is its note, and the status with which it has ended without `MPI_Finalize`.
+pub fn dead_note(rt: &Runtime, process: ProcessNumber) -> Option<([u64; NOTE_WORDS], Option<u32>)> {
+    let ledger = LedgerObserver::open(&path_of(rt, process)?).ok()?;
+    Some((ledger.note(), ledger.left()))
+}
+
+/// Restores the places of a cut.
+pub fn restore(rt: &Runtime, saved: &Saved, own: bool) {
+    let inherited = rt.ledgers.borrow().inherited;
+    stream_relay::restore(saved, own, inherited);
+}
+
+fn path_of(rt: &Runtime, process: ProcessNumber) -> Option<PathBuf> {
+    rt.ledgers.borrow().path_of(process)
+}
+
+fn final_marks(path: &Path) -> [Position; 2] {
+    let Ok(observer) = LedgerObserver::open(path) else {
+        return [Position::START; 2];
+    };
+    Stream::BOTH.map(
+        |stream| match observer.final_high_water(stream, RELAY_TIMEOUT) {
+            Ok(mark) => mark,
+            Err(error) => {
+                log::warn!("{}", message::dead_relay_silent(error));
+                observer.high_water_line(stream)
+            }
+        },
+    )
+}
+
+/// Returns what the relays of failed processes of this node have forwarded, a pair for each.
+pub fn dead_output(rt: &Runtime, dead: &[ProcessNumber]) -> Vec<[Position; 2]> {
+    dead.iter()
+        .map(|&rank| path_of(rt, rank).map_or([Position::START; 2], |path| final_marks(&path)))
+        .collect()
+}
+
+/// Sets the places of the cut as the end of the output before a restart of the job.
+pub fn continue_from(rt: &Runtime, saved: &Saved) {
+    rt.ledgers.borrow_mut().inherited = saved.places.map(Option::unwrap_or_default);
+}
+
+/// Returns the place at which standard output continues after [`continue_from`], for the user.
+pub fn position(rt: &Runtime) -> String {
+    let Position { line, column } = rt.ledgers.borrow().inherited[0];
+    let within = match column {
+        0 => String::new(),
+        _ => format!(" and {column} byte(s)"),
+    };
+    format!("its standard output goes on after the first {line} line(s){within}")
+}
+
+/// Sets what the relay of the failed rank has forwarded.
+pub fn inherit(rt: &Runtime, marks: [Position; 2]) {
+    rt.ledgers.borrow_mut().inherited = marks;
+}
+
+/// Removes the ledgers of those of these processes that have ended.
+pub fn remove_closed_ledgers(rt: &Runtime, ranks: std::ops::Range<u32>) {
+    let is_closed =
+        |path: &PathBuf| LedgerObserver::open(path).is_ok_and(|ledger| ledger.is_closed());
+    for path in ranks
+        .map(ProcessNumber)
+        .filter_map(|it| path_of(rt, it))
+        .filter(is_closed)
+    {
+        let _ = std::fs::remove_file(path);
+    }
+}
+
+/// Removes the ledger of a failed process that has been replaced.
+pub fn remove_ledger(rt: &Runtime, process: ProcessNumber) {
+    if let Some(path) = path_of(rt, process) {
+        let _ = std::fs::remove_file(path);
+    }
+}

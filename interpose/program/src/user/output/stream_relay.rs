@@ -1,0 +1,218 @@
+//! This rank's relay of standard output and error.
+#![allow(unsafe_code)]
+
+use crate::told;
+use std::fs::File;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+use understudy_catalogue::message;
+use understudy_relay::{LedgerView, NoteCell, Position, RankStage, Stream};
+
+/// Time that a relay may take to start, or to pass on what it still has.
+///
+/// It may be kept from running on a machine with too much to do, or wait for a reader. A relay
+/// that has ended or cannot work is detected at once.
+pub const RELAY_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Places in the two streams, if they go through a relay.
+#[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Saved {
+    pub(super) places: [Option<Position>; 2],
+}
+
+struct Output {
+    view: LedgerView,
+    pipes: [Option<RawFd>; 2],
+    /// Device and number of each of these pipes.
+    identities: [Option<(u64, u64)>; 2],
+}
+
+/// Read in signal handlers and by other threads, too.
+static OUTPUT: OnceLock<Output> = OnceLock::new();
+fn private_copy(fd: RawFd) -> Option<RawFd> {
+    // SAFETY: fcntl(2) on a descriptor of this process; a copy that the program does not know.
+    unsafe {
+        let mut stat: libc::stat = std::mem::zeroed();
+        if libc::fstat(fd, &mut stat) != 0 || stat.st_mode & libc::S_IFMT != libc::S_IFIFO {
+            return None;
+        }
+        let copy = libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, understudy_abi::RUNTIME_FD_BASE);
+        (copy >= 0).then_some(copy)
+    }
+}
+
+fn identity_of(pipe: RawFd) -> Option<(u64, u64)> {
+    // SAFETY: a descriptor that stays open.
+    let file = ManuallyDrop::new(unsafe { File::from_raw_fd(pipe) });
+    let about = file.metadata().ok()?;
+    Some((about.dev(), about.ino()))
+}
+
+/// Returns the stream whose pipe has this identity.
+pub fn stream_of(identity: (u64, u64)) -> Option<usize> {
+    let known = OUTPUT.get()?.identities;
+    known.iter().position(|known| *known == Some(identity))
+}
+
+/// Returns a descriptor of a stream's pipe that the program does not know.
+///
+/// `None` if the stream does not go through a relay.
+pub fn pipe_of(stream: usize) -> Option<RawFd> {
+    OUTPUT.get()?.pipes[stream]
+}
+
+/// Directs output of the MPI library on descriptor 1 to standard output or standard error.
+///
+/// Bytes of the library do not pass through the relay: it counts the program's output only. If the
+/// program has led descriptor 1 elsewhere, the library follows.
+pub fn show_library_output(is_shown: bool) {
+    let (info, first) = (told::info(), libc::STDOUT_FILENO);
+    let source = match (is_shown, pipe_of(0).and_then(identity_of)) {
+        (false, _) => info.messages,
+        (true, Some(pipe)) if identity_of(first) != Some(pipe) => first,
+        (true, _) => info.output,
+    };
+    // SAFETY: dup3(2), past libc, onto a descriptor that only the library writes to.
+    unsafe { libc::syscall(libc::SYS_dup3, source, info.library_output, libc::O_CLOEXEC) };
+}
+
+/// Discards what the MPI library prints on descriptor 1.
+///
+/// Called in a child that is no part of the job.
+pub fn discard_library_output() {
+    if let Ok(null) = File::options().write(true).open("/dev/null") {
+        // SAFETY: as above.
+        unsafe {
+            libc::syscall(
+                libc::SYS_dup3,
+                null.as_raw_fd(),
+                told::info().library_output,
+                libc::O_CLOEXEC,
+            )
+        };
+    }
+}
+
+/// Connects to this rank's relay by its ledger.
+///
+/// `is_silent`: output of the program is discarded until its state is loaded.
+pub fn connect(path: &Path, is_silent: bool) {
+    let pipes = [private_copy(1), private_copy(2)];
+    match LedgerView::attach(path, pipes, RELAY_TIMEOUT) {
+        Ok(view) => {
+            view.introduce(std::os::unix::process::parent_id());
+            for stream in Stream::BOTH.into_iter().filter(|stream| {
+                is_silent && *stream == Stream::Out && pipes[stream.index()].is_some()
+            }) {
+                if let Err(error) = view.takeover(stream, Position::START, Position::NEVER) {
+                    log::warn!("{}", message::relay_silent(error));
+                }
+            }
+            let identities = pipes.map(|pipe| pipe.and_then(identity_of));
+            let _ = OUTPUT.set(Output {
+                view,
+                pipes,
+                identities,
+            });
+        }
+        Err(error) => {
+            log::warn!("{}", message::relay_unavailable(error))
+        }
+    }
+}
+
+/// Waits until the relay has passed on what this process has printed.
+pub fn flush() {
+    let Some(output) = OUTPUT.get() else { return };
+    for stream in Stream::BOTH {
+        if output.pipes[stream.index()].is_some()
+            && let Err(error) = output.view.flush(stream, RELAY_TIMEOUT)
+        {
+            log::warn!("{}", message::relay_silent_order(error));
+        }
+    }
+}
+
+/// Reports the stage of this process to the relays.
+pub fn set_stage(stage: RankStage) {
+    if let Some(output) = OUTPUT.get() {
+        output.view.set_stage(stage);
+    }
+}
+
+/// Reports to the relays if this process is an idle spare.
+pub fn set_idle(idle: bool) {
+    if let Some(output) = OUTPUT.get() {
+        output.view.set_idle(idle);
+    }
+}
+
+/// Reports the end of this process with `status` and without `MPI_Finalize`.
+///
+/// Safe in a signal handler.
+pub fn leave(status: i32) {
+    if let Some(output) = OUTPUT.get() {
+        output.view.leave(status);
+    }
+}
+
+/// Returns the record of the cause of this process's failure. Safe in a signal handler.
+pub fn note_cell() -> Option<&'static NoteCell> {
+    OUTPUT.get().map(|output| output.view.note())
+}
+
+/// Returns the word for the epoch, plus 1, after whose cut threads change files.
+pub fn effects() -> Option<&'static AtomicU64> {
+    OUTPUT.get().map(|output| output.view.effects())
+}
+
+/// Returns the places at a cut.
+pub fn capture() -> Saved {
+    let mut saved = Saved::default();
+    if let Some(output) = OUTPUT.get() {
+        for stream in Stream::BOTH
+            .into_iter()
+            .filter(|stream| output.pipes[stream.index()].is_some())
+        {
+            saved.places[stream.index()] = output.view.position(stream).ok();
+        }
+    }
+    saved
+}
+
+/// Continues from the places of a cut: output forwarded since is not forwarded again.
+///
+/// `inherited`: what the relay of the failed rank has forwarded, unless this process is its `own`.
+pub fn restore(saved: &Saved, own: bool, inherited: [Position; 2]) {
+    let Some(output) = OUTPUT.get() else { return };
+    for stream in Stream::BOTH {
+        let (Some(place), true) = (
+            saved.places[stream.index()],
+            output.pipes[stream.index()].is_some(),
+        ) else {
+            continue;
+        };
+        let done = if own {
+            output.view.rebase(stream, place)
+        } else {
+            output
+                .view
+                .takeover(stream, place, inherited[stream.index()])
+        };
+        if let Err(error) = done {
+            log::warn!("{}", message::relay_silent_twice(error));
+        }
+    }
+}
+
+/// Lets the relay remove the ledger: the rank ends in good order.
+pub fn release() {
+    if let Some(output) = OUTPUT.get() {
+        output.view.remove_on_close();
+    }
+}

@@ -1,0 +1,277 @@
+//! What the kernel keeps for the program beside its memory: interval timers, resource limits, the alternate signal stack,
+//! permission to use parts of the processor.
+#![allow(unsafe_code)]
+
+use super::UserError;
+use crate::told;
+use std::io;
+use understudy_abi::process_number::SeenNumber;
+use understudy_catalogue::message;
+
+/// setitimer(2): the real, the virtual and the profiling timer.
+const TIMERS: [i64; 3] = [0, 1, 2];
+/// setrlimit(2): as many as the kernel has.
+const LIMITS: u32 = 16;
+
+/// `struct itimerval` as four numbers: interval and time left, in seconds and microseconds.
+type Timer = [i64; 4];
+
+/// Process-wide settings that the program may have changed.
+#[derive(Clone, Debug, Default, bincode::Encode, bincode::Decode)]
+pub struct Saved {
+    timers: Vec<Timer>,
+    /// Soft limits; only a privileged process could have raised a hard one.
+    limits: Vec<u64>,
+    /// `stack_t` as three words: address, flags, size.
+    signal_stack: [u64; 3],
+    /// What of [`ON_REQUEST`] the program may use.
+    features: u64,
+    /// The name of the thread that has made the cut (prctl(2), PR_SET_NAME), and its nice value.
+    name: [u8; 16],
+    nice: i32,
+    /// Number of the process that the program sees.
+    number: i32,
+}
+
+/// Bits of the processor's features that a process may use when it has asked for them: AMX's tile data, the only one so
+/// far (the kernel's Documentation/arch/x86/xstate.rst).
+const ON_REQUEST: u64 = 1 << TILE_DATA;
+const TILE_DATA: u32 = 18;
+
+/// What of [`ON_REQUEST`] this process may use.
+fn features() -> u64 {
+    const ARCH_GET_XCOMP_PERM: i32 = 0x1022;
+    let mut permitted = 0u64;
+    // SAFETY: arch_prctl(2) writes one word; a kernel that does not know this leaves it alone.
+    unsafe {
+        libc::syscall(
+            libc::SYS_arch_prctl,
+            ARCH_GET_XCOMP_PERM,
+            &raw mut permitted,
+        )
+    };
+    permitted & ON_REQUEST
+}
+
+/// Asks for what the process may not use yet; there is no way to give anything back.
+fn ask_for(wanted: u64) -> Result<(), UserError> {
+    const ARCH_REQ_XCOMP_PERM: i32 = 0x1023;
+    if wanted & !features() == 0 {
+        return Ok(());
+    }
+    // SAFETY: arch_prctl(2) that only grants a permission.
+    match unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, TILE_DATA) } {
+        0 => Ok(()),
+        _ => Err(UserError::Processor(io::Error::last_os_error())),
+    }
+}
+
+fn timer(which: i64) -> Timer {
+    let mut value = [0; 4];
+    // SAFETY: getitimer(2) writes a structure of this size.
+    unsafe { libc::syscall(libc::SYS_getitimer, which, value.as_mut_ptr()) };
+    value
+}
+
+fn limit(which: u32) -> Option<libc::rlimit64> {
+    let mut value = libc::rlimit64 {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: prlimit64(2) of this process.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_prlimit64,
+            0,
+            which,
+            std::ptr::null::<u8>(),
+            &raw mut value,
+        )
+    };
+    (result == 0).then_some(value)
+}
+
+fn signal_stack() -> [u64; 3] {
+    let mut stack = [0; 3];
+    // SAFETY: sigaltstack(2) writes a structure of this size.
+    unsafe {
+        libc::syscall(
+            libc::SYS_sigaltstack,
+            std::ptr::null::<u8>(),
+            stack.as_mut_ptr(),
+        )
+    };
+    stack
+}
+
+pub fn capture() -> Saved {
+    Saved {
+        timers: TIMERS.map(timer).to_vec(),
+        limits: (0..LIMITS)
+            .map(|which| limit(which).map_or(0, |value| value.rlim_cur))
+            .collect(),
+        signal_stack: signal_stack(),
+        features: features(),
+        name: name(),
+        nice: nice(),
+        number: seen_number().of(own_number()),
+    }
+}
+
+fn own_number() -> i32 {
+    std::process::id() as i32
+}
+
+fn seen_number() -> &'static SeenNumber {
+    // SAFETY: the preload library's number lives as long as the process.
+    unsafe { &*told::info().user_number }
+}
+
+fn name() -> [u8; 16] {
+    let mut name = [0; 16];
+    // SAFETY: prctl(2) writes so many bytes.
+    unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
+    name
+}
+
+/// Returns the nice value of the calling thread.
+fn nice() -> i32 {
+    // The system call, unlike libc's function, has no answer that looks like an error.
+    // SAFETY: getpriority(2).
+    let answer = unsafe { libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS, 0) };
+    20 - answer as i32
+}
+
+impl Saved {
+    /// The alternate signal stack of the thread that has made the cut.
+    pub fn signal_stack(&self) -> [u64; 3] {
+        self.signal_stack
+    }
+
+    /// Whether the program uses AMX's tile registers.
+    pub fn uses_tiles(&self) -> bool {
+        self.features & ON_REQUEST != 0
+    }
+}
+
+/// Stops the timers of setitimer(2), until [`restore`].
+pub fn stop_timers() {
+    TIMERS
+        .into_iter()
+        .for_each(|which| set_timer(which, &[0; 4]));
+}
+
+fn set_timer(which: i64, value: &Timer) {
+    // SAFETY: setitimer(2) with a valid value.
+    unsafe {
+        libc::syscall(
+            libc::SYS_setitimer,
+            which,
+            value.as_ptr(),
+            std::ptr::null::<u8>(),
+        )
+    };
+}
+
+/// Has an interpreter of Python see the process number of the cut.
+///
+/// An event loop that runs (asyncio) takes itself for another process's otherwise. Other programs
+/// see the kernel's number, since they compare it with those of threads (gettid(2)).
+pub fn restore_number(saved: &Saved) {
+    let program = std::fs::read_link("/proc/self/exe").unwrap_or_default();
+    let name = program.file_name().unwrap_or_default().as_encoded_bytes();
+    if name.starts_with(b"python") {
+        seen_number().set(own_number(), saved.number);
+    }
+}
+
+/// Sets them where they differ; those of a thread only if this is the one that has made the cut (`is_callers`).
+pub fn restore(saved: &Saved, is_callers: bool) -> Result<(), UserError> {
+    // The signal stack of the dead process had room for these registers; this one's may have none.
+    ask_for(saved.features)?;
+    for (which, value) in TIMERS.into_iter().zip(&saved.timers) {
+        if *value != timer(which) {
+            set_timer(which, value);
+        }
+    }
+    for (which, &soft) in (0..LIMITS).zip(&saved.limits) {
+        let Some(mut value) = limit(which).filter(|value| value.rlim_cur != soft) else {
+            continue;
+        };
+        value.rlim_cur = soft;
+        // SAFETY: prlimit64(2) of this process.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_prlimit64,
+                0,
+                which,
+                &raw const value,
+                std::ptr::null::<u8>(),
+            )
+        };
+        if result != 0 {
+            log::warn!(
+                "{}",
+                message::limit_not_restored(which, soft, io::Error::last_os_error())
+            );
+        }
+    }
+    if !is_callers {
+        return Ok(());
+    }
+    if saved.name != name() {
+        // SAFETY: prctl(2) with a string of at most so many bytes.
+        unsafe { libc::prctl(libc::PR_SET_NAME, saved.name.as_ptr()) };
+    }
+    // SAFETY: setpriority(2) of this thread.
+    if saved.nice != nice() && unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, saved.nice) } != 0
+    {
+        log::warn!(
+            "{}",
+            message::nice_not_restored(saved.nice, io::Error::last_os_error())
+        );
+    }
+    if saved.signal_stack != signal_stack() {
+        // SAFETY: sigaltstack(2) with a value that was read before; the runtime has none of its own.
+        unsafe {
+            libc::syscall(
+                libc::SYS_sigaltstack,
+                saved.signal_stack.as_ptr(),
+                std::ptr::null::<u8>(),
+            )
+        };
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tile_registers_are_asked_for_or_the_lack_is_named() {
+        const ARCH_GET_XCOMP_SUPP: i32 = 0x1021;
+        let mut supported = 0u64;
+        // SAFETY: arch_prctl(2) writes one word.
+        unsafe {
+            libc::syscall(
+                libc::SYS_arch_prctl,
+                ARCH_GET_XCOMP_SUPP,
+                &raw mut supported,
+            )
+        };
+        assert!(ask_for(0).is_ok());
+        assert_eq!(features(), 0, "nobody has asked yet");
+        let answer = ask_for(ON_REQUEST);
+        if supported & ON_REQUEST != 0 {
+            assert!(answer.is_ok(), "{answer:?}");
+            assert_eq!(features(), ON_REQUEST);
+        } else {
+            let text = answer.expect_err("this processor has none").to_string();
+            assert!(
+                text.contains("AMX") && text.contains("same processor"),
+                "{text}"
+            );
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Attributes of the process and of its main thread that the program may change.
+//!
+//! What the program has not changed since the process's start is the launcher's: a replacement
+//! keeps its own value, such as the processors that the launcher has bound it to.
+#![allow(unsafe_code)]
+
+use super::memory_policy;
+use std::fs;
+use understudy_catalogue::message;
+use understudy_formats::proc_file::ProcFile;
+
+/// Value of an attribute in the kernel's form; empty if the kernel lacks the attribute.
+pub(super) type Value = Vec<u8>;
+
+struct Attribute {
+    name: &'static str,
+    read: fn() -> Value,
+    write: fn(&[u8]) -> bool,
+    /// True for an attribute that only the calling thread can read and set.
+    is_callers: bool,
+}
+
+const ATTRIBUTES: [Attribute; 10] = [
+    Attribute {
+        name: "the set of processors",
+        read: processors,
+        write: set_processors,
+        is_callers: false,
+    },
+    Attribute {
+        name: "the scheduling policy",
+        read: scheduling,
+        write: set_scheduling,
+        is_callers: false,
+    },
+    Attribute {
+        name: "the I/O priority",
+        read: io_priority,
+        write: set_io_priority,
+        is_callers: false,
+    },
+    Attribute {
+        name: "the timer slack",
+        read: || file(&SLACK),
+        write: |value| set_file("timerslack_ns", value),
+        is_callers: false,
+    },
+    Attribute {
+        name: "the OOM score adjustment",
+        read: || file(&OOM_SCORE),
+        write: |value| set_file("oom_score_adj", value),
+        is_callers: false,
+    },
+    Attribute {
+        name: "the filter of core dumps",
+        read: || file(&DUMP_FILTER),
+        write: |value| set_file("coredump_filter", &[b"0x", value].concat()),
+        is_callers: false,
+    },
+    Attribute {
+        name: "the memory policy",
+        read: memory_policy::of_thread,
+        write: memory_policy::set_of_thread,
+        is_callers: true,
+    },
+    Attribute {
+        name: "no_new_privs",
+        read: || control(libc::PR_GET_NO_NEW_PRIVS),
+        write: |value| set_control(libc::PR_SET_NO_NEW_PRIVS, value),
+        is_callers: true,
+    },
+    Attribute {
+        name: "the dumpable attribute",
+        read: || control(libc::PR_GET_DUMPABLE),
+        write: |value| set_control(libc::PR_SET_DUMPABLE, value),
+        is_callers: false,
+    },
+    Attribute {
+        name: "the use of transparent huge pages",
+        read: || control(libc::PR_GET_THP_DISABLE),
+        write: |value| set_control(libc::PR_SET_THP_DISABLE, value),
+        is_callers: false,
+    },
+];
+
+/// Values that the program has changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Saved(Vec<Option<Value>>);
+
+/// Returns the values at the start of the process.
+pub(super) fn at_start() -> Vec<Value> {
+    ATTRIBUTES.iter().map(|it| (it.read)()).collect()
+}
+
+/// Returns the values that differ from those of the start.
+pub(super) fn capture(start: &[Value]) -> Saved {
+    let now = ATTRIBUTES.iter().map(|it| (it.read)());
+    let changed = now.zip(start);
+    Saved(
+        changed
+            .map(|(now, then)| (now != *then).then_some(now))
+            .collect(),
+    )
+}
+
+/// Sets the values of the checkpoint.
+///
+/// What the program had not changed gets its value of the start.
+///
+/// `is_mains`: the main thread has made the cut, and is the calling one.
+pub(super) fn restore(start: &[Value], saved: &Saved, is_mains: bool) {
+    for ((attribute, saved), start) in ATTRIBUTES.iter().zip(&saved.0).zip(start) {
+        let wanted = saved.as_ref().unwrap_or(start);
+        if attribute.is_callers && !is_mains || (attribute.read)() == *wanted {
+            continue;
+        }
+        if !(attribute.write)(wanted) {
+            log::warn!(
+                "{}",
+                message::attribute_not_restored(attribute.name, std::io::Error::last_os_error())
+            );
+        }
+    }
+}
+
+/// Returns the number of the main thread.
+fn main() -> libc::c_long {
+    libc::c_long::from(std::process::id())
+}
+
+/// Longest set of processors that is read, in bytes.
+const MASK_BYTES: usize = 1024;
+
+fn processors() -> Value {
+    let mut mask = vec![0u8; MASK_BYTES];
+    // SAFETY: sched_getaffinity(2) writes that many bytes at most, and returns how many.
+    let length = unsafe {
+        libc::syscall(
+            libc::SYS_sched_getaffinity,
+            main(),
+            mask.len(),
+            mask.as_mut_ptr(),
+        )
+    };
+    mask.truncate(length.max(0) as usize);
+    mask
+}
+
+fn set_processors(mask: &[u8]) -> bool {
+    // SAFETY: sched_setaffinity(2) with a mask of this length.
+    unsafe {
+        libc::syscall(
+            libc::SYS_sched_setaffinity,
+            main(),
+            mask.len(),
+            mask.as_ptr(),
+        ) == 0
+    }
+}
+
+/// Length of `struct sched_attr` (sched_setattr(2)) up to the nice value, priority and deadlines.
+const SCHED_ATTR_BYTES: usize = 48;
+
+fn scheduling() -> Value {
+    let mut attributes = vec![0u8; SCHED_ATTR_BYTES];
+    // SAFETY: sched_getattr(2) writes a structure of this length.
+    let rc = unsafe {
+        libc::syscall(
+            libc::SYS_sched_getattr,
+            main(),
+            attributes.as_mut_ptr(),
+            attributes.len(),
+            0,
+        )
+    };
+    attributes.truncate(if rc == 0 { SCHED_ATTR_BYTES } else { 0 });
+    attributes
+}
+
+fn set_scheduling(attributes: &[u8]) -> bool {
+    // SAFETY: sched_setattr(2) with a structure that has its length at its beginning.
+    unsafe { libc::syscall(libc::SYS_sched_setattr, main(), attributes.as_ptr(), 0) == 0 }
+}
+
+/// `IOPRIO_WHO_PROCESS` of ioprio_get(2).
+const IO_PROCESS: libc::c_long = 1;
+
+fn io_priority() -> Value {
+    // SAFETY: ioprio_get(2).
+    let priority = unsafe { libc::syscall(libc::SYS_ioprio_get, IO_PROCESS, main()) };
+    priority.to_ne_bytes().to_vec()
+}
+
+fn number(value: &[u8]) -> libc::c_long {
+    value.try_into().map_or(0, libc::c_long::from_ne_bytes)
+}
+
+fn set_io_priority(value: &[u8]) -> bool {
+    // SAFETY: ioprio_set(2).
+    unsafe { libc::syscall(libc::SYS_ioprio_set, IO_PROCESS, main(), number(value)) == 0 }
+}
+
+static SLACK: ProcFile = ProcFile::new("/proc/self/timerslack_ns");
+static OOM_SCORE: ProcFile = ProcFile::new("/proc/self/oom_score_adj");
+static DUMP_FILTER: ProcFile = ProcFile::new("/proc/self/coredump_filter");
+
+fn file(file: &ProcFile) -> Value {
+    file.read().unwrap_or_default().trim_ascii().into()
+}
+
+fn set_file(name: &str, value: &[u8]) -> bool {
+    fs::write(format!("/proc/self/{name}"), value).is_ok()
+}
+
+/// Returns what a call of prctl(2) answers.
+fn control(what: libc::c_int) -> Value {
+    // SAFETY: prctl(2) that only asks.
+    let answer = unsafe { libc::syscall(libc::SYS_prctl, what, 0, 0, 0, 0) };
+    answer.to_ne_bytes().to_vec()
+}
+
+fn set_control(what: libc::c_int, value: &[u8]) -> bool {
+    // SAFETY: prctl(2) with a value that was read before.
+    unsafe { libc::syscall(libc::SYS_prctl, what, number(value), 0, 0, 0) == 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_attribute_is_read_and_can_be_set_to_what_it_is() {
+        for attribute in &ATTRIBUTES {
+            let value = (attribute.read)();
+            assert!(!value.is_empty(), "{}", attribute.name);
+            // This attribute can only be set, never be taken back.
+            if attribute.name != "no_new_privs" {
+                assert!((attribute.write)(&value), "{}", attribute.name);
+                assert_eq!((attribute.read)(), value, "{}", attribute.name);
+            }
+        }
+    }
+}

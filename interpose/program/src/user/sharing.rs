@@ -1,0 +1,100 @@
+//! Memory that the program shares with other processes. A rank's image holds it as it was when that rank was saved, so it
+//! must not be rolled back if another rank has it too. And memory that cannot be had elsewhere as the program has it.
+#![allow(unsafe_code)]
+
+use super::open::{descriptors, path_of, stat};
+use super::process_names::host_name;
+use super::{UserError, zones};
+use crate::shim;
+use std::os::unix::ffi::OsStrExt;
+use understudy_image::procmap;
+use understudy_image::shared::Part;
+use understudy_image::vmas::{Owner, REMOVED, Vma};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// A writable shared mapping of something that has a name.
+pub struct Mapping {
+    /// What is mapped: equal in all processes of this host that map the same; never 0.
+    pub identity: u64,
+    pub path: String,
+}
+
+/// Returns how often the program has asked for shared memory or huge pages.
+pub fn count() -> u64 {
+    // SAFETY: the preload library's counter lives as long as the process.
+    unsafe { crate::told::info().user_shared_maps.read_volatile() }.into()
+}
+
+/// What the program has mapped, if it has ever asked for memory that may be shared, or is of huge pages.
+fn mapped() -> Vec<Vma> {
+    if count() == 0 {
+        return Vec::new();
+    }
+    let mut all = procmap::read_outside(zones()).unwrap_or_default();
+    all.retain(|vma| vma.inode != 0 && zones().owner_at(vma, vma.range.start) == Owner::User);
+    all
+}
+
+/// Returns the mappings that other processes may have, too.
+///
+/// # Errors
+/// The program has memory that another process could not have.
+pub fn check() -> Result<Vec<Mapping>, UserError> {
+    let all = mapped();
+    if all.iter().any(is_huge) {
+        return Err(UserError::HugePages);
+    }
+    if let Some(path) = open_as_well(&all) {
+        return Err(UserError::OpenAndMapped(path));
+    }
+    Ok(shared(&all))
+}
+
+/// Pages of a pool that has a size of its own.
+fn is_huge(vma: &Vma) -> bool {
+    vma.path.starts_with(b"/anon_hugepage") || vma.path.starts_with(b"/dev/hugepages/")
+}
+
+/// A file without a name that is mapped for sharing and has a descriptor, too.
+fn open_as_well(all: &[Vma]) -> Option<String> {
+    let is_hidden = |vma: &&Vma| vma.shared && vma.path.ends_with(REMOVED);
+    let hidden: Vec<&Vma> = all.iter().filter(is_hidden).collect();
+    if hidden.is_empty() {
+        return None;
+    }
+    let _held = shim::hold_descriptors();
+    let open = descriptors();
+    let found = hidden
+        .into_iter()
+        .find(|vma| open.iter().any(|&fd| is_open_at(fd, vma)))?;
+    Some(String::from_utf8_lossy(&found.path).into_owned())
+}
+
+/// Some file systems tell of another device here than in the list of mappings.
+fn is_open_at(fd: i32, vma: &Vma) -> bool {
+    let Some(about) = stat(fd) else { return false };
+    let has_device = || (libc::major(about.st_dev), libc::minor(about.st_dev)) == vma.dev;
+    let has_path = || path_of(fd).as_os_str().as_bytes() == vma.path;
+    about.st_ino == vma.inode && (has_device() || has_path())
+}
+
+/// Returns the mappings that other processes may have, too, without a check.
+pub fn mappings() -> Vec<Mapping> {
+    shared(&mapped())
+}
+
+fn shared(all: &[Vma]) -> Vec<Mapping> {
+    let is_shared = |vma: &&Vma| vma.shared && vma.prot.write && Part::of(&vma.path).is_none();
+    let host = host_name();
+    let mut found: Vec<Mapping> = all
+        .iter()
+        .filter(is_shared)
+        .map(|vma| Mapping {
+            identity: xxh3_64(format!("{host} {:?} {}", vma.dev, vma.inode).as_bytes()).max(1),
+            path: String::from_utf8_lossy(&vma.path).into_owned(),
+        })
+        .collect();
+    found.sort_unstable_by_key(|mapping| mapping.identity);
+    found.dedup_by_key(|mapping| mapping.identity);
+    found
+}

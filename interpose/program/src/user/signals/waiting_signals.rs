@@ -1,0 +1,202 @@
+//! Signals that wait for the process or for the calling thread (signal(7)).
+//!
+//! Only who takes a signal knows what came with it (sigwaitinfo(2)), so all are taken and sent
+//! again in the same order. A signal of a timer stays where it is, since taking it starts the timer
+//! again (timer_getoverrun(2)); it is restored as one signal without a value.
+#![allow(unsafe_code)]
+
+use super::action::{IGNORE, SIGNALS, action};
+use crate::user::thread_number::ThreadNumber;
+use crate::user::thread_status::field_of;
+use crate::user::timers::kernel_timer;
+use understudy_abi::OWN_SIGNALS;
+use understudy_catalogue::message;
+
+/// Size of a `siginfo_t` in bytes (sigaction(2)).
+const INFO: usize = size_of::<libc::siginfo_t>();
+
+/// The `si_code` of a signal of kill(2).
+const SI_USER: i32 = 0;
+
+/// A signal that waits.
+#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Waiting {
+    pub signal: i32,
+    /// Waits for the calling thread, and for no other.
+    is_threads: bool,
+    /// The bytes of a `siginfo_t`; empty for a signal of a timer.
+    info: Vec<u8>,
+}
+
+/// Returns the signals that wait, each as often as it was sent.
+pub fn capture() -> Vec<Waiting> {
+    if all() & !OWN_SIGNALS == 0 {
+        return Vec::new();
+    }
+    let pending = take();
+    pending.iter().for_each(Waiting::send);
+    pending
+}
+
+/// Has the signals of `saved` wait, and no others.
+///
+/// The calling thread must block all of them.
+pub fn restore(saved: &[Waiting]) {
+    if all() & !OWN_SIGNALS == 0 && saved.is_empty() {
+        return;
+    }
+    let now = take();
+    let is_in = |set: &[Waiting], signal: &Waiting| set.iter().any(|it| it == signal);
+    for signal in now.iter().filter(|it| it.info.is_empty()) {
+        if !is_in(saved, signal) {
+            discard(signal.signal);
+        }
+    }
+    let is_there = |it: &&Waiting| !it.info.is_empty() || !is_in(&now, it);
+    saved.iter().filter(is_there).for_each(Waiting::send);
+}
+
+/// Takes the signals that wait, but for those of timers.
+fn take() -> Vec<Waiting> {
+    let of_timers = kernel_timer::signals();
+    let signals = (1..=SIGNALS as i32).filter(|signal| !is_in(OWN_SIGNALS, *signal));
+    let mut pending = Vec::new();
+    for signal in signals {
+        while is_in(all(), signal) {
+            let is_threads = is_in(of_thread(), signal);
+            let is_timers = is_in(of_timers, signal);
+            let info = if is_timers {
+                Some(Vec::new())
+            } else {
+                take_one(signal)
+            };
+            let Some(info) = info else { break };
+            pending.push(Waiting {
+                signal,
+                is_threads,
+                info,
+            });
+            if is_timers {
+                break;
+            }
+        }
+    }
+    pending
+}
+
+fn is_in(set: u64, signal: i32) -> bool {
+    set >> (signal - 1) & 1 != 0
+}
+
+/// Returns the signals that wait for the process or for this thread.
+fn all() -> u64 {
+    let mut set = 0u64;
+    // SAFETY: rt_sigpending(2) with a mask of eight bytes.
+    unsafe { libc::syscall(libc::SYS_rt_sigpending, &raw mut set, 8usize) };
+    set
+}
+
+/// Returns the signals that wait for this thread only (proc(5)).
+fn of_thread() -> u64 {
+    field_of(ThreadNumber::own(), "SigPnd").unwrap_or_default()
+}
+
+/// Takes a signal that waits and is blocked; returns what has come with it.
+pub fn take_one(signal: i32) -> Option<Vec<u8>> {
+    let mut info = vec![0u8; INFO];
+    let set = 1u64 << (signal - 1);
+    let at_once = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: rt_sigtimedwait(2) with a mask of eight bytes and a buffer of that size.
+    let taken = unsafe {
+        let (set, at_once) = (&raw const set, &raw const at_once);
+        libc::syscall(
+            libc::SYS_rt_sigtimedwait,
+            set,
+            info.as_mut_ptr(),
+            at_once,
+            8usize,
+        )
+    };
+    (taken == i64::from(signal)).then_some(info)
+}
+
+/// A signal that waits is discarded when its action becomes this one.
+fn discard(signal: i32) {
+    let own = action(signal.into(), Some(&IGNORE));
+    action(signal.into(), Some(&own));
+}
+
+impl Waiting {
+    /// Sends the signal to this process, or to the calling thread.
+    fn send(&self) {
+        // SAFETY: getpid(2), gettid(2).
+        let (process, thread) = unsafe { (libc::getpid(), libc::gettid()) };
+        let mut info = self.info.clone();
+        if info.is_empty() {
+            info = vec![0; INFO];
+            info[..4].copy_from_slice(&self.signal.to_ne_bytes());
+            info[8..12].copy_from_slice(&SI_USER.to_ne_bytes());
+        }
+        // A thread may send what another has sent only to its own number, which stands for its
+        // process in rt_sigqueueinfo(2).
+        // SAFETY: rt_sigqueueinfo(2), rt_tgsigqueueinfo(2) with a whole siginfo_t.
+        let sent = unsafe {
+            let info = info.as_ptr();
+            match self.is_threads {
+                true => libc::syscall(
+                    libc::SYS_rt_tgsigqueueinfo,
+                    process,
+                    thread,
+                    self.signal,
+                    info,
+                ),
+                false => libc::syscall(libc::SYS_rt_sigqueueinfo, thread, self.signal, info),
+            }
+        };
+        if sent != 0 {
+            let error = std::io::Error::last_os_error();
+            log::warn!("{}", message::signal_not_sent(self.signal, error));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::user::signals::mask;
+
+    fn values(signal: i32) -> Vec<i32> {
+        let value = |info: Vec<u8>| i32::from_ne_bytes(info[24..28].try_into().expect("four"));
+        std::iter::from_fn(|| take_one(signal)).map(value).collect()
+    }
+
+    #[test]
+    fn signals_wait_as_often_and_with_the_values_as_before() {
+        const SIGNAL: i32 = 40;
+        let before = mask(Some(u64::MAX));
+        let queue = |value: usize| {
+            let value = libc::sigval {
+                sival_ptr: value as *mut libc::c_void,
+            };
+            // SAFETY: pthread_sigqueue(3) to this thread.
+            let sent = unsafe { libc::pthread_sigqueue(libc::pthread_self(), SIGNAL, value) };
+            assert_eq!(sent, 0);
+        };
+        (1..=3).for_each(queue);
+        let saved = capture();
+        assert_eq!(saved.len(), 3);
+        assert!(saved.iter().all(|it| it.is_threads && it.signal == SIGNAL));
+        queue(4);
+        restore(&saved);
+        assert_eq!(values(SIGNAL), [1, 2, 3]);
+        // Another process has none.
+        restore(&saved);
+        assert_eq!(values(SIGNAL), [1, 2, 3]);
+        restore(&[]);
+        assert!(values(SIGNAL).is_empty());
+        mask(Some(before));
+    }
+}

@@ -1,0 +1,232 @@
+//! System V semaphore sets and message queues of this process alone.
+//!
+//! Their values are in the kernel, where they outlive the process. A recovery sets the values of
+//! the checkpoint: in the object itself if it is still there, else in a new one, which has another
+//! identifier ([`understudy_abi::system_v`]). Objects that were made since the checkpoint are
+//! removed by the undo log (`super::undo`).
+#![allow(unsafe_code)]
+
+pub(super) mod kernel_object;
+mod message_queues;
+mod semaphore_sets;
+
+use super::kernel_calls::kernel_calls;
+use super::threads::pending_call;
+use super::{UserError, children, undo};
+use crate::kernel_state::attributes::{ADJUSTMENTS, MANY_OBJECTS, OTHER_USERS, UNREADABLE};
+use crate::user::program_runtime::Runtime;
+use kernel_object::{Access, Read, found, name};
+use kernel_object::{namespace, remove};
+use message_queues::Queue;
+use semaphore_sets::Set;
+use std::io;
+use understudy_abi::system_v::{
+    FOREIGN, MADE, MESSAGES, Object as Known, Objects, SEMAPHORES, UNDO,
+};
+
+#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+enum Content {
+    Set(Set),
+    Queue(Queue),
+}
+
+/// An object at a cut.
+#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+struct Object {
+    /// Identifier that the program has.
+    identifier: i32,
+    real: i32,
+    access: Access,
+    content: Content,
+}
+
+/// The objects at a cut.
+#[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Saved {
+    namespace: u64,
+    objects: Vec<Object>,
+}
+
+/// Lets a thread go on waiting for an object that has another identifier now.
+///
+/// # Safety
+/// `frame` must be the kernel's frame of a stopped thread, and the thread's memory that of the
+/// image.
+pub(super) unsafe fn redirect(rt: &Runtime, frame: usize) {
+    let exchanged = rt.system_v.borrow();
+    if exchanged.is_empty() {
+        return;
+    }
+    // SAFETY: as the caller promises.
+    let (call, first) = unsafe { pending_call(frame) };
+    let kind = match call {
+        libc::SYS_semop | libc::SYS_semtimedop => SEMAPHORES,
+        libc::SYS_msgsnd | libc::SYS_msgrcv => MESSAGES,
+        _ => return,
+    };
+    let is_it = |it: &&(i64, i32, i32)| (it.0, it.1) == (kind, *first as i32);
+    if let Some((_, _, now)) = exchanged.iter().find(is_it) {
+        *first = *now as usize;
+    }
+}
+
+fn objects() -> &'static Objects {
+    &kernel_calls().objects
+}
+
+/// Refuses objects that cannot be restored, once all threads of the program stand still.
+pub(super) fn check() -> Result<(), UserError> {
+    if objects().has_more() {
+        let what = "hundreds of System V objects".into();
+        return Err(UserError::KernelState {
+            what,
+            why: MANY_OBJECTS,
+        });
+    }
+    let mut first = None;
+    for object in objects().all() {
+        let refused = |why| UserError::KernelState {
+            what: name(object.kind, object.identifier),
+            why,
+        };
+        match read(&object) {
+            Ok(None) => objects().remove(object.kind, object.identifier),
+            Ok(Some(read)) => first = first.or(objection(&object, &read).map(refused)),
+            Err(_) => first = first.or(Some(refused(UNREADABLE))),
+        }
+    }
+    first.map_or(Ok(()), Err)
+}
+
+/// Returns the reason why an object cannot be restored.
+fn objection(object: &Known, read: &Read<Content>) -> Option<&'static str> {
+    if read.is_foreign {
+        // Its last user may be this process at the next cut.
+        objects().call(object.kind, object.identifier, FOREIGN);
+    }
+    let is_own = object.flags & (MADE | FOREIGN) == MADE && !read.is_foreign;
+    if !is_own || children::has_any() {
+        Some(OTHER_USERS)
+    } else if object.flags & UNDO != 0 {
+        Some(ADJUSTMENTS)
+    } else {
+        (read.access.mode & 0o600 != 0o600).then_some(UNREADABLE)
+    }
+}
+
+/// Reads an object; `None` if it does not exist.
+fn read(object: &Known) -> io::Result<Option<Read<Content>>> {
+    found(match object.kind {
+        SEMAPHORES => semaphore_sets::read(object.real).map(|it| it.with(Content::Set)),
+        _ => message_queues::read(object.real).map(|it| it.with(Content::Queue)),
+    })
+}
+
+/// Returns the objects at a cut.
+pub(super) fn capture() -> Result<Saved, UserError> {
+    let mut saved = Vec::new();
+    for object in objects().all() {
+        let read = read(&object).map_err(|_| UserError::KernelState {
+            what: name(object.kind, object.identifier),
+            why: UNREADABLE,
+        })?;
+        saved.extend(read.map(|read| Object {
+            identifier: object.identifier,
+            real: object.real,
+            access: read.access,
+            content: read.content,
+        }));
+    }
+    let namespace = if saved.is_empty() { 0 } else { namespace() };
+    Ok(Saved {
+        namespace,
+        objects: saved,
+    })
+}
+
+/// Removes the objects that this process has made.
+///
+/// A spare that no worker needs has made them before MPI_Init.
+pub fn remove_made() {
+    for known in objects().all().filter(|it| it.flags & MADE != 0) {
+        remove_made_object(&known);
+    }
+}
+
+fn remove_made_object(known: &Known) {
+    if let Err(error) = remove(known.kind, known.real) {
+        log::warn!("{}: {error}", name(known.kind, known.identifier));
+    }
+}
+
+/// Restores the objects of the checkpoint, and removes what this process has made besides.
+pub(super) fn restore(rt: &Runtime, saved: &Saved) -> Result<(), UserError> {
+    let known: Vec<Known> = objects().all().collect();
+    if known.is_empty() && saved.objects.is_empty() {
+        return Ok(());
+    }
+    let is_here = saved.namespace == namespace();
+    let is_saved = |known: &Known| {
+        let is_it = |it: &Object| it.content.kind() == known.kind && it.real == known.real;
+        is_here && saved.objects.iter().any(is_it)
+    };
+    objects().clear();
+    rt.system_v.borrow_mut().clear();
+    let is_new = |known: &&Known| known.flags & MADE != 0 && !is_saved(known);
+    known.iter().filter(is_new).for_each(remove_made_object);
+    for object in &saved.objects {
+        let failed = |error: io::Error| UserError::File {
+            path: name(object.content.kind(), object.identifier),
+            why: error.to_string(),
+        };
+        object.restore(rt, is_here).map_err(failed)?;
+    }
+    Ok(())
+}
+
+impl Content {
+    fn kind(&self) -> i64 {
+        match self {
+            Content::Set(_) => SEMAPHORES,
+            Content::Queue(_) => MESSAGES,
+        }
+    }
+}
+
+impl Object {
+    /// Restores the object; `is_here` is true if it was made on this host.
+    fn restore(&self, rt: &Runtime, is_here: bool) -> io::Result<()> {
+        let is_there = is_here
+            && match &self.content {
+                Content::Set(set) => set.is_there(self.real, &self.access)?,
+                Content::Queue(queue) => queue.is_there(self.real, &self.access)?,
+            };
+        let kind = self.content.kind();
+        let real = match is_there {
+            true => self.real,
+            false => self.make()?,
+        };
+        if !is_there {
+            undo::note_object(rt, kind, real);
+            rt.system_v.borrow_mut().push((kind, self.real, real));
+        }
+        match &self.content {
+            Content::Set(set) => set.write(real)?,
+            Content::Queue(queue) => queue.write(real, &self.access)?,
+        }
+        objects().insert(Known {
+            kind,
+            identifier: self.identifier,
+            real,
+            flags: MADE,
+        });
+        Ok(())
+    }
+
+    fn make(&self) -> io::Result<i32> {
+        match &self.content {
+            Content::Set(set) => set.make(&self.access),
+            Content::Queue(queue) => queue.make(&self.access),
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Objects of System V as the kernel has them: permissions, names, removal.
+#![allow(unsafe_code)]
+
+use std::io;
+use understudy_abi::system_v::SEMAPHORES;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Key and permissions of an object (sysvipc(7)).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Access {
+    pub key: i32,
+    pub mode: u32,
+    user: u32,
+    group: u32,
+}
+
+impl Access {
+    const PERMISSIONS: u32 = 0o777;
+
+    pub fn of(about: &libc::ipc_perm) -> Access {
+        Access {
+            key: about.__key,
+            mode: u32::from(about.mode) & Access::PERMISSIONS,
+            user: about.uid,
+            group: about.gid,
+        }
+    }
+
+    pub fn has_key_of(&self, about: &libc::ipc_perm) -> bool {
+        self.key == about.__key
+    }
+
+    pub fn write_to(&self, about: &mut libc::ipc_perm) {
+        (about.uid, about.gid) = (self.user, self.group);
+        about.mode = self.mode as _;
+    }
+
+    /// Permissions of an object that a test makes.
+    #[cfg(test)]
+    pub fn of_tests() -> Access {
+        // SAFETY: these calls only return numbers.
+        let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
+        Access {
+            key: libc::IPC_PRIVATE,
+            mode: 0o600,
+            user,
+            group,
+        }
+    }
+
+    /// Flags that make an object which must not exist.
+    pub fn flags(&self) -> i32 {
+        libc::IPC_CREAT | libc::IPC_EXCL | self.mode as i32
+    }
+}
+
+/// Returns a number for the namespace that identifiers are of, which differs in each host.
+pub fn namespace() -> u64 {
+    let boot = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let link = std::fs::read_link("/proc/self/ns/ipc").unwrap_or_default();
+    xxh3_64(&[&boot[..], link.as_os_str().as_encoded_bytes()].concat())
+}
+
+/// Returns the name of an object for messages.
+pub fn name(kind: i64, identifier: i32) -> String {
+    let noun = match kind {
+        SEMAPHORES => "semaphores",
+        _ => "a message queue",
+    };
+    format!("{noun} of System V (identifier {identifier})")
+}
+
+pub fn remove(kind: i64, real: i32) -> io::Result<()> {
+    // SAFETY: semctl(2) or msgctl(2), which reads no argument.
+    let rc = unsafe {
+        match kind {
+            SEMAPHORES => libc::semctl(real, 0, libc::IPC_RMID),
+            _ => libc::msgctl(real, libc::IPC_RMID, std::ptr::null_mut()),
+        }
+    };
+    found(outcome(rc)).map(drop)
+}
+
+/// Returns the error of a call that returned -1.
+pub fn outcome(rc: libc::c_int) -> io::Result<libc::c_int> {
+    match rc {
+        -1 => Err(io::Error::last_os_error()),
+        rc => Ok(rc),
+    }
+}
+
+/// Takes the error of an object that does not exist for `None`.
+pub fn found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EIDRM)) => Ok(None),
+        other => other.map(Some),
+    }
+}
+
+/// True if a process of this number is another one than the caller.
+pub fn is_other(pid: libc::pid_t) -> bool {
+    pid != 0 && pid as u32 != std::process::id()
+}
+
+/// An object in the kernel.
+pub struct Read<Content> {
+    pub access: Access,
+    pub content: Content,
+    /// True if another process has used the object last, or waits for it.
+    pub is_foreign: bool,
+}
+
+impl<Content> Read<Content> {
+    /// Returns the object with its content as one of several kinds.
+    pub fn with<Kinds>(self, kind: impl FnOnce(Content) -> Kinds) -> Read<Kinds> {
+        Read {
+            access: self.access,
+            content: kind(self.content),
+            is_foreign: self.is_foreign,
+        }
+    }
+}
+
+/// Objects that had to be made again: kind, identifier at the cut, and identifier now.
+pub type Exchanged = Vec<(i64, i32, i32)>;

@@ -1,0 +1,12 @@
+//! Status of a thread, as the kernel reports it.
+
+use super::thread_number::ThreadNumber;
+
+/// Returns a field in hexadecimal of a thread's status (proc(5), `/proc/pid/status`).
+pub fn field_of(thread: ThreadNumber, field: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/self/task/{}/status", thread.get())).ok()?;
+    let value = text
+        .lines()
+        .find_map(|line| line.strip_prefix(field)?.strip_prefix(":\t"))?;
+    u64::from_str_radix(value, 16).ok()
+}

@@ -1,0 +1,305 @@
+//! All threads of the program stand still, or none does.
+#![allow(unsafe_code)]
+
+use super::deaf::Deaf;
+use super::lists::Places;
+use super::slot::{self, FREE, GO_ON, PARKED, SENT, SLOTS, STAY, Slot};
+use crate::arch::raw;
+use crate::told;
+use crate::user::signals::action::{Action, action};
+use std::ffi::c_int;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use understudy_abi::STOP_SIGNAL;
+use understudy_catalogue::message;
+
+/// The threads of this process.
+pub struct Threads {
+    pub places: Places,
+    pub slots: &'static [Slot],
+    /// Grows with each stop.
+    round: u32,
+    pub are_still: bool,
+    /// Stops that have failed one after the other.
+    failures: Option<Failures>,
+}
+
+/// A thread does not react, and trying makes the program slow.
+struct Failures {
+    since: Instant,
+    /// Until then nobody tries again, and how long after the next time.
+    until: Instant,
+    pause: Duration,
+    is_told: bool,
+}
+
+/// After so long without a cut the user is told.
+const LONG: Duration = Duration::from_secs(2);
+const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(1));
+
+/// The handler, as long as it lives.
+struct Handler {
+    before: Action,
+}
+
+impl Handler {
+    fn install() -> Handler {
+        const SA_RESTORER: u64 = 0x0400_0000;
+        let flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
+        let code = &told::info().stop;
+        let ours = [
+            code.handler as u64,
+            flags as u64 | SA_RESTORER,
+            code.restorer as u64,
+            u64::MAX,
+        ];
+        let before = action(i64::from(STOP_SIGNAL), Some(&ours));
+        // SAFETY: the face's word.
+        unsafe { code.others.write(before[0] as usize) };
+        Handler { before }
+    }
+}
+
+impl Drop for Handler {
+    fn drop(&mut self) {
+        action(i64::from(STOP_SIGNAL), Some(&self.before));
+    }
+}
+
+/// Returns true if a thread has this number.
+pub(super) fn exists(number: i32) -> bool {
+    // SAFETY: tgkill(2) without a signal.
+    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), number, 0) == 0 }
+}
+
+/// The kernel's numbers of all threads but the calling one's.
+pub(super) fn tasks() -> Vec<i32> {
+    let tasks = std::fs::read_dir("/proc/self/task")
+        .into_iter()
+        .flatten()
+        .flatten();
+    let numbers = tasks.filter_map(|task| task.file_name().to_str()?.parse().ok());
+    // SAFETY: gettid(2).
+    let own = unsafe { libc::gettid() };
+    numbers.filter(|&number| number != own).collect()
+}
+
+/// The system call that a thread is in, with program counter and stack pointer (proc(5), `/proc/pid/task/tid/syscall`).
+fn call_of(number: i32) -> [usize; 3] {
+    let text =
+        std::fs::read_to_string(format!("/proc/self/task/{number}/syscall")).unwrap_or_default();
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let hexadecimal = |word: &str| usize::from_str_radix(word.trim_start_matches("0x"), 16).ok();
+    let parsed = || {
+        Some([
+            words[0].parse().ok()?,
+            hexadecimal(words[8])?,
+            hexadecimal(words[7])?,
+        ])
+    };
+    if words.len() == 9 { parsed() } else { None }.unwrap_or_default()
+}
+
+fn send(slot: &Slot, number: i32) -> bool {
+    // SAFETY: a plain structure; rt_tgsigqueueinfo(2) for a thread of this process.
+    unsafe {
+        let mut info: [usize; 16] = [0; 16];
+        info[0] = STOP_SIGNAL as usize;
+        // si_code is the third number of 32 bits, si_value the fourth word.
+        info[1] = libc::SI_QUEUE as u32 as usize;
+        info[3] = std::ptr::from_ref(slot) as usize;
+        let call = libc::SYS_rt_tgsigqueueinfo;
+        libc::syscall(
+            call,
+            libc::getpid(),
+            number,
+            STOP_SIGNAL as c_int,
+            info.as_ptr(),
+        ) == 0
+    }
+}
+
+/// Nanoseconds between two looks.
+const POLL_INTERVAL: i64 = 200_000;
+
+/// What one look has found.
+enum Look {
+    Still,
+    /// This thread is not parked yet.
+    Moving(i32),
+}
+
+impl Threads {
+    pub fn new(places: Places) -> Threads {
+        Threads {
+            places,
+            slots: slot::make(),
+            round: 0,
+            are_still: false,
+            failures: None,
+        }
+    }
+
+    /// Stops all, if that was not tried in vain just before.
+    pub fn try_to_stop(&mut self, timeout: Duration) -> bool {
+        if self
+            .failures
+            .as_ref()
+            .is_some_and(|failures| Instant::now() < failures.until)
+        {
+            return false;
+        }
+        let Err(deaf) = self.stop(timeout) else {
+            self.failures = None;
+            return true;
+        };
+        log::debug!("the cut is put off: {deaf}");
+        let now = Instant::now();
+        let failures = self.failures.get_or_insert(Failures {
+            since: now,
+            until: now,
+            pause: PAUSES.0,
+            is_told: false,
+        });
+        failures.until = now + failures.pause;
+        failures.pause = (failures.pause * 2).min(PAUSES.1);
+        if !failures.is_told && now - failures.since > LONG {
+            failures.is_told = true;
+            crate::sys::say(message::threads_not_stopped(deaf));
+        }
+        false
+    }
+
+    /// Those that stand still.
+    pub fn parked(&self) -> impl Iterator<Item = &'static Slot> {
+        let round = self.round;
+        let is_parked = move |slot: &&Slot| {
+            slot.round.load(Ordering::Relaxed) == round
+                && slot.state.load(Ordering::SeqCst) == PARKED
+        };
+        self.slots.iter().filter(is_parked)
+    }
+
+    /// A slot for this thread: the one that it has had, or one whose thread has ended.
+    pub fn slot_for(&self, number: i32) -> Option<&'static Slot> {
+        let had = |slot: &&Slot| slot.number.load(Ordering::Relaxed) == number;
+        let is_free = |slot: &&Slot| {
+            let last = slot.number.load(Ordering::Relaxed);
+            last == 0 || !exists(last)
+        };
+        let found = self
+            .slots
+            .iter()
+            .find(had)
+            .or_else(|| self.slots.iter().find(is_free))?;
+        if found.number.swap(number, Ordering::Relaxed) != number {
+            found.state.store(FREE, Ordering::SeqCst);
+        }
+        Some(found)
+    }
+
+    /// Occupies a free slot in this round.
+    pub fn occupy(&self, slot: &Slot) {
+        slot.round.store(self.round, Ordering::Relaxed);
+        slot.command.store(STAY, Ordering::SeqCst);
+        slot.state.store(SENT, Ordering::SeqCst);
+    }
+
+    /// Stops all; within `timeout`, or nobody is stopped.
+    pub fn stop(&mut self, timeout: Duration) -> Result<(), Deaf> {
+        if self.are_still {
+            return Ok(());
+        }
+        self.round += 1;
+        let listed = self.places.threads().ok_or(Deaf::Loader)?;
+        if listed
+            .iter()
+            .all(|thread| thread.is_runtimes() || thread.number <= 0)
+        {
+            self.are_still = true;
+            return Ok(());
+        }
+        let handler = Handler::install();
+        let begin = Instant::now();
+        let result = loop {
+            match self.look() {
+                Ok(Look::Still) if self.places.is_locked() => break Err(Deaf::Loader),
+                Ok(Look::Still) => break Ok(()),
+                Ok(Look::Moving(number)) if begin.elapsed() > timeout => {
+                    break Err(Deaf::Thread(number));
+                }
+                Ok(Look::Moving(_)) => {}
+                Err(deaf) => break Err(deaf),
+            }
+        };
+        match result {
+            Ok(()) => self.are_still = true,
+            Err(_) => self.release_late(handler),
+        }
+        result
+    }
+
+    /// Nobody is stopped after all. Who has not answered yet will find that it may go on; until then the handler stays.
+    fn release_late(&self, handler: Handler) {
+        let of_round = |slot: &&Slot| slot.round.load(Ordering::Relaxed) == self.round;
+        for slot in self.slots.iter().filter(of_round) {
+            if slot.state.load(Ordering::SeqCst) != FREE {
+                slot.order(GO_ON);
+            }
+        }
+        let is_late = |slot: &Slot| {
+            slot.state.load(Ordering::SeqCst) == SENT && exists(slot.number.load(Ordering::Relaxed))
+        };
+        if self.slots.iter().any(is_late) {
+            std::mem::forget(handler);
+        }
+    }
+
+    /// Sends the signal to those that have not got it, and waits for one that has.
+    fn look(&self) -> Result<Look, Deaf> {
+        let listed = self.places.threads().ok_or(Deaf::Loader)?;
+        let (mut moving, mut waited_for) = (None, None);
+        for number in tasks() {
+            let mut known = listed.iter().filter(|thread| thread.number == number);
+            match known.next() {
+                Some(thread) if thread.is_runtimes() => continue,
+                Some(_) => {}
+                // It is about to begin or to end.
+                None => {
+                    moving = Some(number);
+                    continue;
+                }
+            }
+            let slot = self.slot_for(number).ok_or(Deaf::Many(SLOTS))?;
+            let is_asked = slot.round.load(Ordering::Relaxed) == self.round;
+            match slot.state.load(Ordering::SeqCst) {
+                PARKED if is_asked => continue,
+                FREE => {
+                    for (place, value) in slot.call.iter().zip(call_of(number)) {
+                        place.store(value, Ordering::Relaxed);
+                    }
+                    self.occupy(slot);
+                    if !send(slot, number) {
+                        slot.state.store(FREE, Ordering::SeqCst);
+                    }
+                }
+                // It has not heard of an earlier stop, or has not left it.
+                _ => {}
+            }
+            (moving, waited_for) = (Some(number), Some(slot));
+        }
+        match waited_for {
+            Some(slot) => raw::wait(&slot.state, SENT, POLL_INTERVAL),
+            None if moving.is_some() => std::thread::yield_now(),
+            None => {}
+        }
+        Ok(moving.map_or(Look::Still, Look::Moving))
+    }
+
+    /// All go on: `GO_ON` if nothing has been loaded, `GO_BACK` if it has.
+    pub fn release(&mut self, command: u32) {
+        if std::mem::take(&mut self.are_still) {
+            self.parked().for_each(|slot| slot.order(command));
+        }
+    }
+}

@@ -1,0 +1,398 @@
+//! Timers of this process, as the kernel lists, makes and sets them.
+#![allow(unsafe_code)]
+
+use crate::cell::Field;
+use crate::user::UserError;
+use crate::user::thread_number::{Change, ThreadNumber};
+use std::cell::Cell;
+use std::io;
+use understudy_formats::proc_file::ProcFile;
+
+/// State that outlives a look at the program's timers.
+pub struct Timers {
+    /// Address of the number of glibc's thread; zero if unknown.
+    pub helper: Cell<u64>,
+    /// Timers that signal other threads than the main one, read when all threads had stopped.
+    pub stopped: Field<Vec<Timer>>,
+    /// True if there was such a timer at the last check.
+    pub signals_threads: Cell<bool>,
+}
+
+impl Timers {
+    /// At the start of the process.
+    pub const fn new() -> Timers {
+        Timers {
+            helper: Cell::new(0),
+            stopped: Field::new(Vec::new()),
+            signals_threads: Cell::new(false),
+        }
+    }
+}
+
+/// `struct itimerspec` as four numbers: interval and time left, in seconds and nanoseconds.
+pub type Time = [i64; 4];
+
+/// Properties that a timer has as long as it exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Kind {
+    pub number: i32,
+    pub signal: i32,
+    /// `sigev_value`
+    value: u64,
+    pub notice: Notice,
+    clock: i32,
+}
+
+/// `sigev_notify`
+#[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub enum Notice {
+    Process,
+    Thread(ThreadNumber),
+    Nobody,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Timer {
+    pub kind: Kind,
+    time: Time,
+}
+
+/// Signal that glibc's thread waits for.
+pub const SIGTIMER: i32 = 32;
+
+fn failed(number: i32, action: &str) -> UserError {
+    UserError::Timer(format!(
+        "timer {number} {action}: {}",
+        io::Error::last_os_error()
+    ))
+}
+
+/// Parses the kernel's list, four lines for each timer; `None` if it has another form.
+fn parse(list: &str) -> Option<Vec<Kind>> {
+    let lines: Vec<&str> = list.lines().collect();
+    lines.chunks(4).map(parse_timer).collect()
+}
+
+fn parse_timer(lines: &[&str]) -> Option<Kind> {
+    let field = |at: usize, name: &str| lines.get(at)?.strip_prefix(name)?.strip_prefix(": ");
+    let (signal, value) = field(1, "signal")?.split_once('/')?;
+    let (how, who) = field(2, "notify")?.split_once('/')?;
+    let notice = match (how, who.strip_prefix("tid.")) {
+        ("none", _) => Notice::Nobody,
+        ("signal", None) => Notice::Process,
+        // 0: it has ended.
+        ("signal", Some(thread)) => Notice::Thread(ThreadNumber::of(thread.parse().ok()?)),
+        _ => return None,
+    };
+    Some(Kind {
+        number: field(0, "ID")?.parse().ok()?,
+        signal: signal.parse().ok()?,
+        value: u64::from_str_radix(value, 16).ok()?,
+        notice,
+        clock: field(3, "ClockID")?.parse().ok()?,
+    })
+}
+
+/// Returns the program's timers.
+///
+/// None where the kernel keeps no list (without CONFIG_CHECKPOINT_RESTORE).
+pub fn list() -> Vec<Kind> {
+    static TIMERS: ProcFile = ProcFile::new("/proc/self/timers");
+    let text = TIMERS.read().unwrap_or_default();
+    let mut timers = parse(&text).unwrap_or_default();
+    // Those of `fault` kill this process, and nobody who takes its part.
+    timers.retain(|timer| timer.signal != libc::SIGKILL);
+    timers
+}
+
+/// Returns the signals of the program's timers, as in a mask.
+pub fn signals() -> u64 {
+    let signals = list().into_iter().map(|timer| timer.signal);
+    let signals = signals.filter(|&signal| signal > 0);
+    signals.fold(0, |set, signal| set | 1 << (signal - 1))
+}
+
+/// Returns the thread of glibc behind timers that start threads, which gets [`SIGTIMER`].
+pub fn signalled(timers: &[Kind]) -> Option<ThreadNumber> {
+    timers.iter().find_map(|kind| match kind.notice {
+        Notice::Thread(thread) if kind.signal == SIGTIMER => Some(thread),
+        _ => None,
+    })
+}
+
+/// Returns all timers with the time that is left of each.
+pub fn read_all() -> Vec<Timer> {
+    let time = |kind: &Kind| {
+        let mut time: Time = [0; 4];
+        // SAFETY: timer_gettime(2) writes a structure of this size.
+        unsafe { libc::syscall(libc::SYS_timer_gettime, kind.number, time.as_mut_ptr()) };
+        time
+    };
+    let timers = list().into_iter().map(|kind| Timer {
+        kind,
+        time: time(&kind),
+    });
+    timers.collect()
+}
+
+/// Has timers expire at once that have expired since all threads stopped.
+///
+/// No thread has seen that yet.
+pub fn set_expired(timers: &mut [Timer], stopped: &[Timer]) {
+    let was_running = |kind: Kind| {
+        stopped
+            .iter()
+            .any(|timer| timer.kind == kind && !timer.has_expired())
+    };
+    for timer in timers {
+        let is_threads =
+            matches!(timer.kind.notice, Notice::Thread(thread) if thread != ThreadNumber::main());
+        if is_threads && timer.has_expired() && was_running(timer.kind) {
+            timer.time[3] = 1;
+        }
+    }
+}
+
+/// Returns the number that a thread of the image has now.
+pub fn number_now(thread: ThreadNumber, changed: &[Change]) -> Option<ThreadNumber> {
+    changed
+        .iter()
+        .find(|(then, _)| *then == thread)
+        .map(|&(_, now)| now)
+}
+
+impl Timer {
+    /// True for a timer that has expired once and for all, or was never set.
+    pub fn has_expired(&self) -> bool {
+        self.time == [0; 4]
+    }
+
+    /// Returns the timer for the threads of this process.
+    fn translated(self, changed: &[Change]) -> Result<Timer, UserError> {
+        let Notice::Thread(thread) = self.kind.notice else {
+            return Ok(self);
+        };
+        let Some(thread) = number_now(thread, changed) else {
+            let number = self.kind.number;
+            return Err(UserError::Timer(format!(
+                "timer {number} cannot be made again: its thread has ended"
+            )));
+        };
+        let kind = Kind {
+            notice: Notice::Thread(thread),
+            ..self.kind
+        };
+        Ok(Timer { kind, ..self })
+    }
+}
+
+/// Stops all timers until [`restore_all`].
+pub fn stop() {
+    for kind in list() {
+        set(&kind, &[0; 4]);
+    }
+}
+
+/// Sets a timer; false if that is not possible.
+fn set(kind: &Kind, time: &Time) -> bool {
+    let old = std::ptr::null::<u8>();
+    // SAFETY: timer_settime(2) of a timer of the program, with a valid value.
+    unsafe { libc::syscall(libc::SYS_timer_settime, kind.number, 0, time.as_ptr(), old) == 0 }
+}
+
+/// Makes the timers the saved ones, with the time that was left of each.
+///
+/// # Errors
+/// A timer cannot be made or set.
+pub fn restore_all(saved: &[Timer], changed: &[Change]) -> Result<(), UserError> {
+    let exist = list();
+    let timers = saved.iter().map(|timer| timer.translated(changed));
+    let timers = timers.collect::<Result<Vec<Timer>, UserError>>()?;
+    let is_saved = |kind: &Kind| timers.iter().any(|timer| timer.kind == *kind);
+    exist
+        .iter()
+        .filter(|kind| !is_saved(kind))
+        .for_each(|kind| delete(kind.number));
+    for Timer { kind, time } in &timers {
+        if !exist.contains(kind) {
+            create(kind)?;
+        }
+        if !set(kind, time) {
+            return Err(failed(kind.number, "cannot be set again"));
+        }
+    }
+    Ok(())
+}
+
+fn delete(number: i32) {
+    // SAFETY: timer_delete(2) of a timer of the program that the saved state does not have.
+    unsafe { libc::syscall(libc::SYS_timer_delete, number) };
+}
+
+/// Makes a timer with its number: by asking for it (Linux 6.15), or by making timers until their numbers have come that far.
+fn create(kind: &Kind) -> Result<(), UserError> {
+    const PR_TIMER_CREATE_RESTORE_IDS: i32 = 77;
+    let ask = |on: u64| {
+        // SAFETY: prctl(2): whether timer_create(2) takes the number from where it writes it.
+        unsafe { libc::prctl(PR_TIMER_CREATE_RESTORE_IDS, on, 0u64, 0u64, 0u64) }
+    };
+    if ask(1) == 0 {
+        let made = create_any(kind, kind.number);
+        ask(0);
+        return made.map(drop);
+    }
+    loop {
+        let number = create_any(kind, 0)?;
+        if number == kind.number {
+            return Ok(());
+        }
+        delete(number);
+        if number > kind.number {
+            return Err(UserError::Timer(format!(
+                "timer {} cannot be made again, as this kernel gives out other numbers",
+                kind.number
+            )));
+        }
+    }
+}
+
+fn create_any(kind: &Kind, wish: i32) -> Result<i32, UserError> {
+    // SAFETY: a plain structure, in which all zeros are valid.
+    let mut event: libc::sigevent = unsafe { std::mem::zeroed() };
+    event.sigev_signo = kind.signal;
+    event.sigev_value.sival_ptr = kind.value as *mut libc::c_void;
+    event.sigev_notify = match kind.notice {
+        Notice::Process => libc::SIGEV_SIGNAL,
+        Notice::Nobody => libc::SIGEV_NONE,
+        Notice::Thread(thread) => {
+            event.sigev_notify_thread_id = thread.get();
+            libc::SIGEV_THREAD_ID
+        }
+    };
+    let mut number = wish;
+    // SAFETY: timer_create(2) reads the event, and writes the number.
+    match unsafe {
+        libc::syscall(
+            libc::SYS_timer_create,
+            kind.clock,
+            &raw const event,
+            &raw mut number,
+        )
+    } {
+        0 => Ok(number),
+        _ => Err(failed(kind.number, "cannot be made again")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIST: &str = "ID: 7\nsignal: 14/0000000000001267\nnotify: signal/pid.42\nClockID: 1\n\
+                        ID: 0\nsignal: 10/00007fff86e452a8\nnotify: signal/tid.42\nClockID: 0\n\
+                        ID: 8\nsignal: 32/0\nnotify: signal/tid.43\nClockID: 0\n\
+                        ID: 9\nsignal: 0/0\nnotify: none/pid.42\nClockID: -6\n";
+
+    #[test]
+    fn the_kernels_list_is_understood() {
+        let timers = parse(LIST).expect("it is one");
+        let notices: Vec<Notice> = timers.iter().map(|timer| timer.notice).collect();
+        let [main, other] = [42, 43].map(|number| Notice::Thread(ThreadNumber::of(number)));
+        assert_eq!(notices, [Notice::Process, main, other, Notice::Nobody]);
+        assert_eq!(signalled(&timers), Some(ThreadNumber::of(43)));
+        let clocks: Vec<i32> = timers.iter().map(|timer| timer.clock).collect();
+        assert_eq!(clocks, [1, 0, 0, -6]);
+        assert_eq!(
+            (timers[0].number, timers[0].signal, timers[0].value),
+            (7, 14, 0x1267)
+        );
+        assert_eq!(parse(""), Some(Vec::new()));
+        assert_eq!(parse("something else\n"), None);
+    }
+
+    /// With real timers, in the order of a rollback: one has been made since, one is gone, one runs.
+    #[test]
+    fn timers_come_back_with_their_numbers() {
+        let kind = |notice, value| Kind {
+            number: 0,
+            signal: libc::SIGURG,
+            value,
+            notice,
+            clock: libc::CLOCK_MONOTONIC,
+        };
+        let make = |notice, value| create_any(&kind(notice, value), 0).expect("a timer");
+        let first = make(Notice::Process, 1);
+        make(Notice::Nobody, 2);
+        let hour: Time = [3600, 0, 1800, 0];
+        // SAFETY: timer_settime(2).
+        unsafe {
+            libc::syscall(
+                libc::SYS_timer_settime,
+                first,
+                0,
+                hour.as_ptr(),
+                std::ptr::null::<u8>(),
+            )
+        };
+        let saved = read_all();
+        assert_eq!(saved.len(), 2);
+        make(Notice::Nobody, 3);
+        assert!(restore_all(&saved, &[]).is_ok());
+        let kinds = |saved: &[Timer]| saved.iter().map(|timer| timer.kind).collect::<Vec<_>>();
+        assert_eq!(kinds(&read_all()), kinds(&saved));
+        delete(first);
+        match restore_all(&saved, &[]) {
+            Ok(()) => {
+                let now = read_all();
+                let again = now
+                    .iter()
+                    .find(|timer| timer.kind.number == first)
+                    .expect("it is there");
+                assert_eq!(kinds(&now).len(), 2);
+                assert_eq!(again.kind.value, 1);
+                assert_eq!(again.time[0], 3600);
+                assert!((1790..=1800).contains(&again.time[2]), "{:?}", again.time);
+            }
+            Err(why) => assert!(why.to_string().contains("other numbers"), "{why}"),
+        }
+        list().iter().for_each(|kind| delete(kind.number));
+    }
+
+    #[test]
+    fn what_expires_while_threads_stand_still_does_so_again() {
+        let timer = |number, notice, time| Timer {
+            kind: Kind {
+                number,
+                signal: SIGTIMER,
+                value: 0,
+                notice,
+                clock: libc::CLOCK_MONOTONIC,
+            },
+            time,
+        };
+        let thread = Notice::Thread(ThreadNumber::of(43));
+        let (never, later): (Time, Time) = ([0; 4], [0, 0, 0, 5000]);
+        let stopped = [
+            timer(0, thread, later),
+            timer(1, thread, never),
+            timer(2, Notice::Process, later),
+        ];
+        let mut now = [0, 1, 2, 3].map(|number| {
+            timer(
+                number,
+                if number == 2 { Notice::Process } else { thread },
+                never,
+            )
+        });
+        set_expired(&mut now, &stopped);
+        assert_eq!(now.map(|timer| timer.time[3]), [1, 0, 0, 0]);
+        let moved = [(ThreadNumber::of(43), ThreadNumber::of(99))];
+        let there = now[0]
+            .translated(&moved)
+            .expect("its thread is there")
+            .kind
+            .notice;
+        assert_eq!(there, Notice::Thread(ThreadNumber::of(99)));
+        assert!(now[0].translated(&[]).is_err());
+    }
+}

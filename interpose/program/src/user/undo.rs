@@ -1,0 +1,315 @@
+//! Files and names as they were at a cut.
+//!
+//! [`super::files`] knows what was open at the cut. What the program has done since to files that it opened and closed
+//! again, or to names (rename, unlink, mkdir …), is in an *undo log*: the face tells of each effect before it happens.
+//!
+//! ```text
+//!   note   a call of the program → records: what to do to take it back, and backups of what it destroys
+//!   log    the records of a rank, in a file in memory that outlives it
+//!   apply  the records of all ranks of a node, undone in the reverse order of time
+//! ```
+//!
+//! A cut begins a new section of the log. A section is needed as long as anyone may go back to its cut: if a rank commits
+//! epoch n and dies before all others have, they go back to n − 1.
+//!
+//! At a failure everybody looks at the logs of all ranks; one process of each node (it holds a lock) undoes them, those
+//! of the dead included. Nobody goes on before that: an agreement follows.
+
+mod anchor;
+mod apply;
+mod awaited;
+mod backup;
+mod caller;
+mod child_effects;
+mod file_call;
+mod file_id;
+mod in_place;
+mod inode;
+mod keep;
+mod log;
+mod note;
+mod object;
+mod outcome;
+mod overwrite;
+mod place;
+mod recording;
+#[cfg(test)]
+mod tests;
+pub(super) mod undo_state;
+
+use super::{UserError, effects, output};
+use crate::told;
+use crate::user::program_runtime::Runtime;
+pub use caller::full_name;
+use child_effects::ChildEffects;
+pub use file_call::Call;
+use note::Recorder;
+pub use object::{note_object, note_queue};
+use place::{ChildLogLabel, Place};
+use recording::WRITTEN;
+pub use recording::{file_effect, made, note, note_overwriting, overwriting, written};
+use std::cell::RefMut;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use understudy_catalogue::message;
+use understudy_formats::private::{in_memory, open_own};
+use understudy_numbers::{Epoch, ProcessNumber};
+pub use understudy_policy::ranges::Range;
+use understudy_relay::in_file_names;
+use understudy_settings::Threads;
+
+/// What the program does before it is started again belongs to this epoch.
+const START: Epoch = Epoch(1);
+/// By the names of whose logs the lock is called.
+const FIRST: ProcessNumber = ProcessNumber(0);
+
+/// Ends noting in a process that replays what a rank has done: nothing is undone.
+pub fn leave_files() {
+    WRITTEN.begin(false);
+    WRITTEN.set_parent(0, 0);
+}
+
+fn of_memory() -> Place {
+    Place::Memory(in_file_names(&told::job()), told::process_count())
+}
+
+fn place(rt: &Runtime) -> Place {
+    rt.undo.on_disk.borrow().clone().unwrap_or_else(of_memory)
+}
+
+fn recorder(rt: &Runtime) -> RefMut<'_, Recorder> {
+    let make = || {
+        let (place, rank) = (of_memory(), told::process());
+        Recorder::new(place.log_of(rank), &in_memory(), place.job(), &rank)
+    };
+    RefMut::map(rt.undo.recorder.borrow_mut(), |recorder| {
+        recorder.get_or_insert_with(make)
+    })
+}
+
+/// A job that is started again: notes what the program does before it is replaced by what it was.
+pub fn note_from_start(rt: &Runtime) {
+    rt.undo.early.set(true);
+    recorder(rt).begin(START);
+    note_children(rt);
+    on_children(rt, |children| children.begin(START));
+    WRITTEN.begin(true);
+}
+
+/// Undoes what the program has done so far. All processes are in MPI_Init.
+pub fn undo_start(rt: &Runtime) -> Result<(), UserError> {
+    if rt.undo.early.take() {
+        suspend_children(rt);
+        undo_all(rt, of_memory().logs(), START)?;
+        end(rt, false).unwrap_or_default();
+    }
+    Ok(())
+}
+
+/// Keeps the log in a directory, so that a job can be started again. If that cannot be, it stays in memory: then there are
+/// no epochs on disk either.
+pub fn keep_on_disk(rt: &Runtime, directory: &Path, lineage: u64, start: u64) {
+    let (lineage, rank) = (format!("{lineage:016x}"), told::process());
+    let directory = directory.to_owned();
+    let place = Place::Disk {
+        directory: directory.clone(),
+        lineage,
+        start,
+    };
+    let refuge = place.refuge_of(&rank);
+    let on_disk =
+        Recorder::new(place.log_of(rank), &directory, place.job(), &rank).lasting(refuge.clone());
+    let otherwise = |_| {
+        let recorder = Recorder::new(refuge.clone(), &in_memory(), place.job(), &rank);
+        recorder.on_disk(refuge)
+    };
+    rt.undo
+        .recorder
+        .set(Some(on_disk.unwrap_or_else(otherwise)));
+    if told::config().threads != Threads::Refused {
+        tell(effects::note_in(&place.of_threads(rank)));
+    }
+    rt.undo.on_disk.set(Some(place));
+}
+
+/// All workers have come to the end of the job: nobody will go back to an epoch on disk.
+pub fn end_on_disk(rt: &Runtime) {
+    if let Some(place) = rt.undo.on_disk.take() {
+        end(rt, false).unwrap_or_default();
+        place.clean(true);
+    }
+}
+
+/// The job is started again from `epoch`: undoes what its earlier starts have done since.
+pub fn undo_earlier(rt: &Runtime, epoch: Epoch) -> Result<(), UserError> {
+    let place = place(rt);
+    place.check().map_err(|error| apply::Failed {
+        path: "the undo log".into(),
+        error,
+    })?;
+    if place.have_effects_since(epoch) {
+        return Err(UserError::ThreadsFiles);
+    }
+    undo_all(rt, place.logs(), epoch)?;
+    begin(rt, epoch);
+    Ok(())
+}
+
+fn tell(result: io::Result<()>) {
+    if let Err(error) = result {
+        ::log::warn!("{}", message::file_log_lost(error));
+    }
+}
+
+/// This rank is at the cut of `epoch`: what the program does from here on belongs to it.
+pub fn begin(rt: &Runtime, epoch: Epoch) {
+    effects::begin(epoch);
+    recorder(rt).begin(epoch);
+    note_children(rt);
+    on_children(rt, |children| children.begin(epoch));
+    WRITTEN.begin(true);
+}
+
+/// Nobody goes back further than to the cut of this epoch any more.
+pub fn forget_before(rt: &Runtime, epoch: Epoch) {
+    tell(recorder(rt).forget_before(epoch));
+    on_children(rt, |children| children.forget_before(epoch));
+}
+
+/// Undoes what all ranks of this node have done since the cut of `epoch`. All living processes are in the recovery.
+pub fn undo(rt: &Runtime, epoch: Epoch) -> Result<(), UserError> {
+    if output::have_effects_since(rt, epoch) {
+        return Err(UserError::ThreadsFiles);
+    }
+    undo_all(rt, place(rt).logs(), epoch)?;
+    effects::begin(epoch);
+    tell(recorder(rt).resume(epoch));
+    note_children(rt);
+    on_children(rt, |children| children.follow_rollback(epoch));
+    WRITTEN.begin(true);
+    Ok(())
+}
+
+impl From<apply::Failed> for UserError {
+    fn from(failed: apply::Failed) -> UserError {
+        UserError::File {
+            path: failed.path.display().to_string(),
+            why: failed.error.to_string(),
+        }
+    }
+}
+
+fn undo_all(rt: &Runtime, logs: Vec<PathBuf>, epoch: Epoch) -> Result<(), apply::Failed> {
+    let place = place(rt);
+    // Where nothing can be written to the disk, the logs have gone on in memory, and so each node has its own.
+    let [lock, other] =
+        [place.log_of(FIRST), place.refuge_of(&FIRST)].map(|log| log.with_extension(place::LOCK));
+    let alone = alone(&lock).map(|file| (file, lock));
+    let (_alone, lock) = alone
+        .or_else(|_| self::alone(&other).map(|file| (file, other.clone())))
+        .map_err(|error| apply::Failed { path: other, error })?;
+    let mut open = Vec::new();
+    for path in logs {
+        match log::Log::open(&path) {
+            Ok(log) => open.extend(log),
+            Err(_) if place.has_moved(&path) => {}
+            Err(error) => return Err(apply::Failed { path, error }),
+        }
+    }
+    let done = apply::undo(&mut open, epoch);
+    let _ = fs::remove_file(&lock);
+    done
+}
+
+/// Waits until no other process is here. The file is removed by whoever leaves, so it may have to be made again.
+fn alone(path: &Path) -> io::Result<File> {
+    loop {
+        let file = open_own(path, libc::O_WRONLY | libc::O_CREAT)?;
+        file.lock()?;
+        let inode = file.metadata()?.ino();
+        if fs::symlink_metadata(path).is_ok_and(|found| found.ino() == inode) {
+            return Ok(file);
+        }
+    }
+}
+
+/// The rank ends in good order, or the job does: nothing will be undone any more.
+pub fn release(rt: &Runtime) {
+    let is_kept = rt.undo.on_disk.borrow().is_some();
+    tell(end(rt, is_kept));
+}
+
+/// Ends noting, and removes the logs unless a restart needs them.
+fn end(rt: &Runtime, is_kept: bool) -> io::Result<()> {
+    WRITTEN.begin(false);
+    WRITTEN.set_parent(0, 0);
+    let of_children = on_children(rt, |children| children.end(is_kept)).unwrap_or(Ok(()));
+    match rt.undo.recorder.take() {
+        Some(mut recorder) if !is_kept => recorder.end().and(of_children),
+        _ => of_children,
+    }
+}
+
+/// Acts on the notes of effects of children, if any are made.
+fn on_children<T>(rt: &Runtime, act: impl FnOnce(&ChildEffects) -> T) -> Option<T> {
+    rt.undo.child_effects.borrow().as_ref().map(act)
+}
+
+/// Starts to note effects of children, unless that has been done.
+fn note_children(rt: &Runtime) {
+    let mut notes = rt.undo.child_effects.borrow_mut();
+    match &mut *notes {
+        None if rt.undo.cannot_note_child_effects.get() => {}
+        None => {
+            *notes = ChildEffects::start_or_warn(recorder_of_children(rt));
+            rt.undo.cannot_note_child_effects.set(notes.is_none());
+        }
+        Some(notes) if notes.has_ended() => notes.restart(recorder_of_children(rt)),
+        Some(_) => return,
+    }
+    if notes.is_some()
+        && let Ok(namespace) = child_effects::namespace()
+    {
+        WRITTEN.set_parent(std::process::id() as i32, namespace);
+    }
+}
+
+fn recorder_of_children(rt: &Runtime) -> Recorder {
+    let (place, process) = (place(rt), told::process());
+    let log = place.log_of_children(process);
+    let label = ChildLogLabel(process);
+    match &place {
+        Place::Memory(..) => Recorder::new(log, &in_memory(), place.job(), &label),
+        Place::Disk { directory, .. } => {
+            Recorder::new(log, directory, place.job(), &label).on_disk(place.refuge_of(&label))
+        }
+    }
+}
+
+/// Suspends children that are about to change files.
+pub fn suspend_children(rt: &Runtime) {
+    on_children(rt, ChildEffects::suspend);
+}
+
+/// Lets children go on that were suspended.
+pub fn resume_children(rt: &Runtime) {
+    on_children(rt, ChildEffects::resume);
+}
+
+/// Removes the log of a process that has died, with its backups.
+pub fn discard(process: ProcessNumber) {
+    let place = of_memory();
+    for path in [place.log_of(process), place.log_of_children(process)] {
+        let _ = fs::remove_file(path.with_extension(log::RENEWED));
+        if let Ok(Some(log)) = log::Log::open(&path) {
+            let _ = log.remove();
+        }
+    }
+}
+
+/// Removes the logs of processes that have died.
+pub fn discard_abandoned() {
+    of_memory().clean(false);
+}

@@ -1,0 +1,70 @@
+//! Names in directories that are open.
+//!
+//! The directories of a path may have been exchanged for others, or for links, since its record was
+//! written. So the directory is opened, compared with the one of the record, and used by its
+//! descriptor.
+
+use super::file_id::Id;
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use understudy_catalogue::message;
+
+/// Stands for a directory that does not exist.
+const MISSING: &str = "/proc/thread-self/missing";
+
+/// A path whose directory stays the same one, whatever happens to the names above it.
+pub struct Anchor {
+    _directory: Option<File>,
+    path: PathBuf,
+}
+
+impl Anchor {
+    /// Opens the directory of a path, which must be `expected` unless that is unknown.
+    ///
+    /// # Errors
+    /// Those of open(2); another directory has its name.
+    pub fn new(path: &Path, expected: Id) -> io::Result<Anchor> {
+        let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(ErrorKind::InvalidInput.into());
+        };
+        let mut options = OpenOptions::new();
+        let flags = libc::O_PATH | libc::O_DIRECTORY;
+        let directory = match options.read(true).custom_flags(flags).open(above) {
+            Err(error)
+                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
+            {
+                return Ok(Anchor {
+                    _directory: None,
+                    path: Path::new(MISSING).join(name),
+                });
+            }
+            other => other?,
+        };
+        if expected != Id::UNKNOWN && !expected.is_of(&directory.metadata()?) {
+            return Err(io::Error::other(
+                message::other_directory(above.display()).to_string(),
+            ));
+        }
+        let path = format!("/proc/thread-self/fd/{}", directory.as_raw_fd());
+        Ok(Anchor {
+            _directory: Some(directory),
+            path: Path::new(&path).join(name),
+        })
+    }
+
+    /// Returns a path that leads to the name.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// Returns the directory that a path is in.
+pub fn directory_of(path: &Path) -> Id {
+    let about = path
+        .parent()
+        .and_then(|above| std::fs::metadata(above).ok());
+    about.map_or(Id::UNKNOWN, |about| Id::of(&about))
+}

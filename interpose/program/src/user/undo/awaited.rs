@@ -1,0 +1,74 @@
+//! Names that calls under way are about to make.
+#![allow(unsafe_code)]
+
+use super::file_call::metadata_of;
+use super::log::Line;
+use super::note::Recorder;
+use super::outcome::Outcome;
+use std::fs::Metadata;
+use std::io;
+use std::path::{Path, PathBuf};
+
+impl Recorder {
+    /// Notes calls of this thread of another process from now on.
+    pub(super) fn set_thread(&mut self, thread: libc::pid_t) {
+        self.thread = Some(thread);
+    }
+
+    /// Returns the thread whose calls are noted.
+    fn thread(&self) -> libc::pid_t {
+        // SAFETY: gettid(2).
+        self.thread.unwrap_or_else(|| unsafe { libc::gettid() })
+    }
+
+    /// Forgets names that calls of an ended thread were to make.
+    pub(super) fn forget_name_of(&mut self, thread: libc::pid_t) {
+        self.awaited.retain(|(other, _)| *other != thread);
+    }
+
+    /// Returns true while a call of a thread makes a name.
+    pub(super) fn awaits_name_of(&self, thread: libc::pid_t) -> bool {
+        self.awaited.iter().any(|(other, _)| *other == thread)
+    }
+
+    /// Notes what the latest record about making `made` has led to.
+    pub(super) fn conclude(&mut self, made: &Path, outcome: Outcome) -> io::Result<()> {
+        match self.log.as_ref().is_some_and(|log| log.makes(made)) {
+            true => self.put(Line::Outcome(made.to_owned(), outcome)),
+            false => Ok(()),
+        }
+    }
+
+    /// A call of this thread is about to make this name; [`made`](Self::made) follows.
+    pub(super) fn await_name(&mut self, path: &Path) {
+        let thread = self.thread();
+        self.awaited.push((thread, path.to_owned()));
+    }
+
+    /// The last call of this thread that was to make a name has returned.
+    pub fn made(&mut self) -> io::Result<()> {
+        let own = self.thread();
+        let last = self.awaited.iter().rposition(|(thread, _)| *thread == own);
+        let Some(last) = last else {
+            return Ok(());
+        };
+        let (_, path): (_, PathBuf) = self.awaited.remove(last);
+        let outcome = metadata_of(&path).map_or(Outcome::NOTHING, |it| Outcome::of(&it));
+        self.conclude(&path, outcome)
+    }
+
+    /// Returns true if a call that is to make a name has not returned yet.
+    pub fn awaits_name(&self) -> bool {
+        !self.awaited.is_empty()
+    }
+
+    /// Notes that the program is about to remove a file made since the cut.
+    pub(super) fn remove_new(&mut self, path: &Path, metadata: &Metadata) -> io::Result<()> {
+        // Another rank may have put its own in the place of that one.
+        let made = self.log.as_ref().and_then(|log| log.outcome_of(path));
+        match made.is_some_and(|made| made.is(metadata)) {
+            true => self.conclude(path, Outcome::removed(metadata)),
+            false => Ok(()),
+        }
+    }
+}

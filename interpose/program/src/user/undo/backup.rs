@@ -1,0 +1,34 @@
+//! Backups of files that the program has overwritten or removed.
+
+use super::outcome::Outcome;
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use understudy_catalogue::message;
+
+/// Returns the error of a backup that is not there any more.
+pub fn lost_backup(backup: &Path) -> io::Error {
+    let name = backup.file_name().unwrap_or_default().to_string_lossy();
+    io::Error::other(message::backup_lost(name).to_string())
+}
+
+/// Opens a backup that was complete, and has at least so many bytes.
+///
+/// # Errors
+/// Those of open(2); the backup is not there any more.
+pub fn open_backup(backup: &Path, outcome: Outcome, bytes: u64) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    let options = options
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    let file = match options.open(backup) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Err(lost_backup(backup)),
+        other => other?,
+    };
+    let found = file.metadata()?;
+    match outcome.is(&found) && found.len() >= bytes {
+        true => Ok(file),
+        false => Err(lost_backup(backup)),
+    }
+}

@@ -1,0 +1,73 @@
+//! Calls on files: those of the program that change some, and those by which they are undone.
+#![allow(unsafe_code)]
+
+use std::ffi::CString;
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Call of the program on files that is about to be made; paths are absolute.
+#[derive(Clone, Debug)]
+pub enum Call {
+    /// open(2) with flags.
+    Open { path: PathBuf, flags: i32 },
+    /// renameat2(2) with flags.
+    Rename {
+        from: PathBuf,
+        to: PathBuf,
+        flags: u32,
+    },
+    /// unlink(2), rmdir(2), remove(3).
+    Remove {
+        path: PathBuf,
+        files: bool,
+        directories: bool,
+    },
+    /// mkdir(2), link(2), symlink(2).
+    Create { path: PathBuf, directory: bool },
+    /// truncate(2).
+    Truncate { path: PathBuf, length: i64 },
+}
+
+impl Call {
+    /// Returns the path that the call is about, for messages.
+    pub fn path(&self) -> &Path {
+        match self {
+            Call::Rename { to, .. } => to,
+            Call::Open { path, .. }
+            | Call::Remove { path, .. }
+            | Call::Create { path, .. }
+            | Call::Truncate { path, .. } => path,
+        }
+    }
+}
+
+/// Returns what is known of a path, without following a symbolic link.
+pub fn metadata_of(path: &Path) -> Option<Metadata> {
+    fs::symlink_metadata(path).ok()
+}
+
+/// Exchanges the names of two files (renameat2(2): RENAME_EXCHANGE).
+///
+/// # Errors
+/// Those of renameat2(2).
+pub fn exchange(one: &Path, other: &Path) -> io::Result<()> {
+    let [one, other] = [one, other].map(|path| CString::new(path.as_os_str().as_bytes()));
+    let (one, other) = (one?, other?);
+    let (here, flags) = (libc::AT_FDCWD, libc::RENAME_EXCHANGE);
+    // SAFETY: renameat2(2) with two valid strings.
+    match unsafe {
+        libc::syscall(
+            libc::SYS_renameat2,
+            here,
+            one.as_ptr(),
+            here,
+            other.as_ptr(),
+            flags,
+        )
+    } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

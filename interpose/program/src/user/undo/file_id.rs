@@ -1,0 +1,75 @@
+//! Files by their inodes, and attributes of inodes.
+
+use std::io;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::time::UNIX_EPOCH;
+use understudy_catalogue::message;
+
+/// A file, whatever its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, bincode::Encode, bincode::Decode)]
+pub struct Id {
+    pub device: u64,
+    pub inode: u64,
+    /// Time of birth in nanoseconds since 1970 (statx(2)); zero if unknown.
+    ///
+    /// File systems give the inode of a removed file to the next one.
+    pub born: u64,
+}
+
+impl Id {
+    /// No file has this one.
+    pub const UNKNOWN: Id = Id {
+        device: 0,
+        inode: 0,
+        born: 0,
+    };
+
+    /// The file that `metadata` is about.
+    pub fn of(metadata: &std::fs::Metadata) -> Id {
+        let born = metadata.created().ok();
+        let since = born.and_then(|born| born.duration_since(UNIX_EPOCH).ok());
+        Id {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            born: since.map_or(0, |since| since.as_nanos() as u64),
+        }
+    }
+
+    /// Returns true if `metadata` is about this file, whatever number its device has by now.
+    pub fn is_of(&self, metadata: &std::fs::Metadata) -> bool {
+        let found = Id::of(metadata);
+        let is_unlike = self.born != found.born && self.born != 0 && found.born != 0;
+        found.inode == self.inode && !is_unlike
+    }
+}
+
+/// Mode, owner and times of an inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Attributes {
+    /// Permissions, with the bits of set-user-ID and the like.
+    pub mode: u32,
+    pub owner: u32,
+    pub group: u32,
+    /// Seconds and nanoseconds of the last access and the last modification.
+    pub times: [(i64, i64); 2],
+}
+
+impl Attributes {
+    /// Returns those of a file.
+    pub fn of(metadata: &std::fs::Metadata) -> Attributes {
+        Attributes {
+            mode: metadata.permissions().mode() & 0o7777,
+            owner: metadata.uid(),
+            group: metadata.gid(),
+            times: [
+                (metadata.atime(), metadata.atime_nsec()),
+                (metadata.mtime(), metadata.mtime_nsec()),
+            ],
+        }
+    }
+}
+
+/// Returns the error of a name that others have given to their own file.
+pub fn another_file() -> io::Error {
+    io::Error::other(message::OTHER_FILE)
+}

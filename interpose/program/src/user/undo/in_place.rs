@@ -1,0 +1,135 @@
+//! What the program overwrites in files that it has open.
+#![allow(unsafe_code)]
+
+use super::caller::is_of_interest;
+use super::file_call::metadata_of;
+use super::log::{Effect, Id};
+use super::note::{Known, LARGEST_OVERWRITTEN, LARGEST_TRUNCATED, Recorder};
+use super::overwrite::Source;
+use std::ffi::c_int;
+use std::fs::{self, File};
+use std::io;
+use std::mem::ManuallyDrop;
+use std::os::fd::FromRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use understudy_formats::private::MEMORY;
+use understudy_image::vmas::REMOVED;
+use understudy_policy::ranges::Range;
+
+/// So many bytes are read at a time.
+const PIECE: usize = 16 << 20;
+
+impl Recorder {
+    /// Notes that a range of an open file is about to be overwritten, by a write or by way of a mapping.
+    pub fn overwrite_open(
+        &mut self,
+        fd: c_int,
+        (offset, length): Range,
+        is_mapped: bool,
+    ) -> io::Result<()> {
+        // SAFETY: the program's descriptor, which stays open.
+        let own = ManuallyDrop::new(unsafe { File::from_raw_fd(fd) });
+        let metadata = own.metadata()?;
+        let id = Id::of(&metadata);
+        let length = length.min(metadata.len().saturating_sub(offset));
+        let noted = self.overwritten.get(&id);
+        let is_noted = self.known.get(&id) == Some(&Known::Content)
+            || noted.is_some_and(|noted| noted.contains((offset, length)));
+        // What has no name is kept with the checkpoint.
+        if length == 0 || is_noted || !metadata.is_file() || metadata.nlink() == 0 {
+            return Ok(());
+        }
+        let named = fs::read_link(within(fd))?;
+        if !is_of_interest(&named) {
+            return Ok(());
+        }
+        let path = self.place_of(named, id)?;
+        if is_mapped {
+            // Memory that was made by shm_open(3).
+            if path.starts_with(MEMORY) && !self.known.contains_key(&id) {
+                return Ok(());
+            }
+            if length > LARGEST_OVERWRITTEN {
+                self.warn(&path, "it is mapped, and too large to be kept");
+                return Ok(());
+            }
+        }
+        // SAFETY: fcntl(2) on the program's descriptor.
+        let is_readable =
+            unsafe { libc::fcntl(fd, libc::F_GETFL) } & libc::O_ACCMODE == libc::O_RDWR;
+        let file = match is_readable {
+            true => Source::Readable(&own),
+            false => Source::Written(&own),
+        };
+        let mut pieces = (offset..offset + length).step_by(PIECE);
+        pieces.try_for_each(|from| {
+            self.overwrite(
+                || path.clone(),
+                file,
+                &[(from, (offset + length - from).min(PIECE as u64))],
+            )
+        })
+    }
+
+    /// Notes that an open file is about to be cut, or to grow.
+    pub fn truncate_open(&mut self, fd: c_int, length: u64) -> io::Result<()> {
+        // SAFETY: the program's descriptor, which stays open.
+        let size = ManuallyDrop::new(unsafe { File::from_raw_fd(fd) })
+            .metadata()?
+            .len();
+        if size.saturating_sub(length) > LARGEST_TRUNCATED {
+            self.warn(
+                &fs::read_link(within(fd))?,
+                "what is cut off is too large to be kept",
+            );
+            return Ok(());
+        }
+        self.overwrite_open(fd, (length, size.saturating_sub(length)), false)
+    }
+
+    /// Where an open file is: at its own name, or, if that is gone, where it is kept.
+    fn place_of(&mut self, named: PathBuf, id: Id) -> io::Result<PathBuf> {
+        let is_it = |path: &Path| metadata_of(path).is_some_and(|found| Id::of(&found) == id);
+        if !named.as_os_str().as_bytes().ends_with(REMOVED) || is_it(&named) {
+            return Ok(named);
+        }
+        if let Some(link) = self.links.get(&id).filter(|link| is_it(link)) {
+            return Ok(link.clone());
+        }
+        let above = named.ancestors().skip(1);
+        let entries = above
+            .filter_map(|directory| fs::read_dir(directory).ok())
+            .flatten();
+        let mut paths = entries.flatten().map(|entry| entry.path());
+        let found = paths.find(|path| self.keeper.is_backup(path) && is_it(path));
+        self.link(
+            &found.ok_or_else(|| io::Error::other("its name is gone"))?,
+            id,
+        )
+    }
+
+    /// Gives a backup another name, since it may be one that is needed less long.
+    fn link(&mut self, backup: &Path, id: Id) -> io::Result<PathBuf> {
+        let mut link = PathBuf::new();
+        let record = |name: &Path| Effect::Overwritten {
+            path: backup.to_owned(),
+            id,
+            ranges: Vec::new(),
+            bytes: Vec::new(),
+            backup: Some(name.to_owned()),
+            place: 0,
+        };
+        self.kept(backup.parent().unwrap_or(backup), record, |name| {
+            link = name.to_owned();
+            fs::hard_link(backup, name)
+        })?;
+        self.links.insert(id, link.clone());
+        Ok(link)
+    }
+}
+
+fn within(fd: c_int) -> PathBuf {
+    format!("/proc/self/fd/{fd}").into()
+}

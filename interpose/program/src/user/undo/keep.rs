@@ -1,0 +1,139 @@
+//! Backups of what an effect destroys.
+#![allow(unsafe_code)]
+
+use std::fmt::Display;
+use std::fs::{File, Metadata, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt, symlink};
+use std::path::{Path, PathBuf};
+use understudy_abi::written::BACKUP_PREFIX;
+
+/// Copies up to this size are kept in memory.
+pub const SMALL: u64 = 64 << 10;
+
+/// As much of a file is in memory at once.
+const PIECE: usize = 1 << 20;
+
+/// Where the backups of a rank are, and how they are named.
+pub struct Keeper {
+    /// A directory in memory.
+    pub memory: PathBuf,
+    /// Hidden, and the same for all backups of the job.
+    pub prefix: String,
+    /// Part of the names that no other keeper of the job has.
+    label: String,
+    count: u64,
+}
+
+impl Keeper {
+    /// Creates a keeper with a label that no other keeper of the job has.
+    pub fn new(memory: &Path, job: &str, label: &dyn Display) -> Keeper {
+        Keeper {
+            memory: memory.to_owned(),
+            prefix: format!("{BACKUP_PREFIX}{job}-"),
+            label: label.to_string(),
+            count: 0,
+        }
+    }
+
+    /// A new name in a directory.
+    pub fn name(&mut self, directory: &Path) -> PathBuf {
+        loop {
+            self.count += 1;
+            let path = directory.join(format!("{}{}-{}", self.prefix, self.label, self.count));
+            if path.symlink_metadata().is_err() {
+                return path;
+            }
+        }
+    }
+
+    /// True for the path of a backup of this job.
+    pub fn is_backup(&self, path: &Path) -> bool {
+        let name = path.file_name().unwrap_or_default();
+        name.as_bytes().starts_with(self.prefix.as_bytes())
+    }
+
+    /// Returns the backups in a directory; `None` if it has other entries, too.
+    pub fn only_backups(&self, directory: &Path) -> io::Result<Option<Vec<PathBuf>>> {
+        let mut backups = Vec::new();
+        for entry in std::fs::read_dir(directory)? {
+            let entry = entry?;
+            if !entry
+                .file_name()
+                .as_bytes()
+                .starts_with(self.prefix.as_bytes())
+            {
+                return Ok(None);
+            }
+            backups.push(entry.path());
+        }
+        Ok(Some(backups))
+    }
+}
+
+/// Keeps a file whose name is about to go, under another name of the same directory.
+pub fn link(path: &Path, backup: &Path, metadata: &Metadata) -> io::Result<()> {
+    match std::fs::hard_link(path, backup) {
+        Err(_) if metadata.is_symlink() => symlink(std::fs::read_link(path)?, backup),
+        Err(_) if metadata.is_file() => {
+            copy(path, backup)?;
+            std::fs::set_permissions(backup, metadata.permissions())
+        }
+        other => other,
+    }
+}
+
+/// Keeps a copy of a file's content.
+pub fn copy(path: &Path, backup: &Path) -> io::Result<()> {
+    let from = File::open(path)?;
+    let to = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(backup)?;
+    let done = clone_or_copy(&from, &to);
+    if done.is_err() {
+        let _ = std::fs::remove_file(backup);
+    }
+    done
+}
+
+/// Fills an empty file with another one's content.
+pub fn clone_or_copy(mut from: &File, mut to: &File) -> io::Result<()> {
+    // SAFETY: ioctl_ficlone(2) on two files of ours.
+    if unsafe { libc::ioctl(to.as_raw_fd(), libc::FICLONE as _, from.as_raw_fd()) } == 0 {
+        return Ok(());
+    }
+    io::copy(&mut from, &mut to).map(drop)
+}
+
+/// Copies a part of a file to a place in another one, in pieces, or by sharing it where the file system can (copy_file_range(2)).
+pub fn copy_range(
+    (from, mut at): (&File, u64),
+    (to, mut place): (&File, u64),
+    length: u64,
+) -> io::Result<()> {
+    let (end, mut buffer) = (at + length, Vec::new());
+    while at < end {
+        let most = (end - at).min(1 << 30) as usize;
+        let [mut offset, mut into] = [at, place].map(|it| it as libc::off64_t);
+        let (source, target) = (from.as_raw_fd(), to.as_raw_fd());
+        // SAFETY: copy_file_range(2) on two files, with offsets of this frame.
+        let copied =
+            unsafe { libc::copy_file_range(source, &mut offset, target, &mut into, most, 0) };
+        let copied = match copied {
+            1.. => copied as u64,
+            // Between these file systems it cannot be done.
+            _ => {
+                buffer.resize(most.min(PIECE), 0);
+                from.read_exact_at(&mut buffer, at)?;
+                to.write_all_at(&buffer, place)?;
+                buffer.len() as u64
+            }
+        };
+        (at, place) = (at + copied, place + copied);
+    }
+    Ok(())
+}

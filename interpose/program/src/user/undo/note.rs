@@ -1,0 +1,491 @@
+//! From a call of the program to the records that undo it, written before the call is made.
+
+use super::file_call::{Call, metadata_of};
+use super::keep::{self, Keeper};
+use super::log::{Effect, Id, Line, Log, Record};
+use super::outcome::Outcome;
+use super::place::MOVED;
+use std::collections::{HashMap, HashSet};
+use std::ffi::CString;
+use std::fmt::Display;
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+use understudy_catalogue::message;
+use understudy_formats::events::{monotonic_ns, realtime_ns};
+use understudy_formats::private::in_memory;
+use understudy_numbers::Epoch;
+use understudy_policy::ranges::Ranges;
+
+/// More of a file is not copied because the program may overwrite it in memory.
+pub(super) const LARGEST_OVERWRITTEN: u64 = 64 << 20;
+/// A larger file is not copied because the program truncates it.
+pub(super) const LARGEST_TRUNCATED: u64 = 1 << 30;
+
+/// How much of a file has been noted in this section.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Known {
+    Size,
+    Content,
+}
+
+/// Notes the effects of one process.
+pub struct Recorder {
+    place: PathBuf,
+    pub(super) keeper: Keeper,
+    pub(super) log: Option<Log>,
+    section: Epoch,
+    /// When the section began. Files get times that are up to a few milliseconds behind the clock.
+    began: SystemTime,
+    /// Where the log goes if it cannot be where it is.
+    refuge: Option<PathBuf>,
+    /// A time that all processes of a node share, in nanoseconds.
+    clock: fn() -> u64,
+    /// Names made since the cut. Their files are of no interest to it, if they are still those files.
+    created: HashSet<PathBuf>,
+    /// Files that have been noted since the cut.
+    pub(super) known: HashMap<Id, Known>,
+    /// Ranges of files whose old bytes have been noted since the cut.
+    pub(super) overwritten: HashMap<Id, Ranges>,
+    /// Where the old bytes of a file are that are kept beside it, and how many there are.
+    pub(super) pools: HashMap<Id, (PathBuf, u64)>,
+    /// Names of open files that have lost theirs.
+    pub(super) links: HashMap<Id, PathBuf>,
+    /// Files whose attributes have been noted since the cut, and extended attributes.
+    pub(super) attributed: HashSet<Id>,
+    pub(super) extended: HashSet<(Id, CString)>,
+    /// How many old bytes are in the log.
+    pub(super) in_log: u64,
+    /// Names that calls are about to make, with their threads.
+    pub(super) awaited: Vec<(libc::pid_t, PathBuf)>,
+    warned: bool,
+    process: u32,
+    /// Thread that makes the calls, if that is another one than the calling thread.
+    pub(super) thread: Option<libc::pid_t>,
+}
+
+impl Recorder {
+    /// Creates a recorder that notes nothing yet.
+    ///
+    /// The log will be at `place`, and small backups in `memory`. No other recorder of the job has
+    /// this `label`.
+    pub fn new(place: PathBuf, memory: &Path, job: &str, label: &dyn Display) -> Recorder {
+        Recorder {
+            place,
+            keeper: Keeper::new(memory, job, label),
+            log: None,
+            section: Epoch::NONE,
+            began: SystemTime::now(),
+            refuge: None,
+            clock: monotonic_ns,
+            created: HashSet::new(),
+            known: HashMap::new(),
+            overwritten: HashMap::new(),
+            pools: HashMap::new(),
+            links: HashMap::new(),
+            attributed: HashSet::new(),
+            extended: HashSet::new(),
+            in_log: 0,
+            awaited: Vec::new(),
+            warned: false,
+            process: std::process::id(),
+            thread: None,
+        }
+    }
+
+    /// The log is to outlast the node: it exists from now on, its times count from 1970, and if its place takes no more, it
+    /// goes on at `refuge`.
+    pub fn lasting(mut self, refuge: PathBuf) -> io::Result<Recorder> {
+        self.log = Some(Log::create(&self.place)?);
+        Ok(self.on_disk(refuge))
+    }
+
+    /// Counts times from 1970, and names the refuge of the log.
+    pub fn on_disk(mut self, refuge: PathBuf) -> Recorder {
+        (self.refuge, self.clock) = (Some(refuge), realtime_ns);
+        self
+    }
+
+    /// Returns the path of the log.
+    pub fn log_path(&self) -> &Path {
+        &self.place
+    }
+
+    /// Returns true if the log has records.
+    pub fn has_records(&self) -> bool {
+        self.log.as_ref().is_some_and(|log| log.last().is_some())
+    }
+
+    /// A cut has been made: what follows belongs to its section. With [`Epoch::NONE`] nothing is noted.
+    pub fn begin(&mut self, section: Epoch) {
+        self.section = section;
+        self.began = SystemTime::now();
+        self.created.clear();
+        self.known.clear();
+        self.overwritten.clear();
+        self.pools.clear();
+        self.links.clear();
+        self.attributed.clear();
+        self.extended.clear();
+        self.in_log = 0;
+        self.awaited.clear();
+    }
+
+    /// The process whose effects are noted.
+    pub fn process(&self) -> u32 {
+        self.process
+    }
+
+    /// Whether effects are to be noted.
+    pub fn is_on(&self) -> bool {
+        self.section != Epoch::NONE
+    }
+
+    /// Nobody goes back to before cut `first` any more.
+    pub fn forget_before(&mut self, first: Epoch) -> io::Result<()> {
+        self.log
+            .as_mut()
+            .map_or(Ok(()), |log| log.forget_before(first))
+    }
+
+    /// The log was undone, possibly by another process: goes on in `section`.
+    pub fn resume(&mut self, section: Epoch) -> io::Result<()> {
+        self.begin(section);
+        self.log.as_mut().map_or(Ok(()), Log::reload)
+    }
+
+    pub fn end(&mut self) -> io::Result<()> {
+        self.begin(Epoch::NONE);
+        self.log.take().map_or(Ok(()), Log::remove)
+    }
+
+    /// Notes what `call` is about to do.
+    pub fn note(&mut self, call: &Call) -> io::Result<()> {
+        match call {
+            Call::Open { path, flags } => self.open(path, *flags),
+            Call::Rename { from, to, flags } => self.rename(from, to, *flags),
+            Call::Remove {
+                path,
+                files,
+                directories,
+            } => self.remove(path, *files, *directories),
+            Call::Create { path, directory } => self.create(path, *directory),
+            Call::Truncate { path, length } => self.truncate(path, *length),
+        }
+    }
+
+    pub(super) fn write(&mut self, effect: Effect) -> io::Result<()> {
+        let record = Record::new(self.section, (self.clock)(), effect);
+        self.put(Line::Record(record))
+    }
+
+    pub(super) fn put(&mut self, line: Line) -> io::Result<()> {
+        let appended = match &mut self.log {
+            Some(log) => log.append(line.clone()),
+            none => Log::create(&self.place).and_then(|log| none.insert(log).append(line.clone())),
+        };
+        match (appended, self.refuge.take()) {
+            (Err(_), Some(refuge)) => self.continue_at(refuge, line),
+            (done, refuge) => {
+                self.refuge = refuge;
+                done
+            }
+        }
+    }
+
+    fn continue_at(&mut self, refuge: PathBuf, line: Line) -> io::Result<()> {
+        let mut log = Log::create(&refuge)?;
+        for noted in self.log.iter().flat_map(Log::noted) {
+            log.append_noted(noted.clone())?;
+        }
+        log.append(line)?;
+        // Who starts the job again must not take the old one for the whole log.
+        let _ = fs::rename(&self.place, self.place.with_extension(MOVED));
+        self.log = Some(log);
+        self.place = refuge;
+        self.keeper.memory = in_memory();
+        Ok(())
+    }
+
+    fn open(&mut self, path: &Path, flags: i32) -> io::Result<()> {
+        let has = |flag: i32| flags & flag == flag;
+        if has(libc::O_TMPFILE) || flags & libc::O_PATH != 0 {
+            return Ok(());
+        }
+        let Some(metadata) = metadata_of(path) else {
+            return if has(libc::O_CREAT) {
+                self.created(path)
+            } else {
+                Ok(())
+            };
+        };
+        if !metadata.is_file() || self.is_new(path, &metadata) || has(libc::O_CREAT | libc::O_EXCL)
+        {
+            return Ok(());
+        }
+        let access = flags & libc::O_ACCMODE;
+        if has(libc::O_TRUNC) {
+            self.content(path, &metadata, LARGEST_TRUNCATED)
+        } else if access != libc::O_RDONLY {
+            self.size(path, &metadata)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Whether this file was made since the cut. Another rank may have put an old one in the place of one that this rank
+    /// has made, so its time of birth counts, too; where there is none (statx(2)), files are taken to be old.
+    pub(super) fn is_new(&self, path: &Path, metadata: &Metadata) -> bool {
+        self.created.contains(path) && metadata.created().is_ok_and(|born| born > self.began)
+    }
+
+    fn created(&mut self, path: &Path) -> io::Result<()> {
+        self.write(Effect::Created {
+            path: path.to_owned(),
+        })?;
+        self.created.insert(path.to_owned());
+        self.await_name(path);
+        Ok(())
+    }
+
+    /// The file may grow.
+    pub(super) fn size(&mut self, path: &Path, metadata: &Metadata) -> io::Result<()> {
+        let id = Id::of(metadata);
+        if self.known.contains_key(&id) {
+            return Ok(());
+        }
+        self.attributes(path, metadata)?;
+        self.write(Effect::Grown {
+            path: path.to_owned(),
+            id,
+            size: metadata.len(),
+        })?;
+        self.known.insert(id, Known::Size);
+        Ok(())
+    }
+
+    /// The file may change.
+    fn content(&mut self, path: &Path, metadata: &Metadata, limit: u64) -> io::Result<()> {
+        let id = Id::of(metadata);
+        if self.known.get(&id) == Some(&Known::Content) {
+            return Ok(());
+        }
+        if metadata.len() == 0 {
+            return self.size(path, metadata);
+        }
+        if metadata.len() > limit {
+            self.warn(path, "it is too large to be kept");
+            return self.size(path, metadata);
+        }
+        self.attributes(path, metadata)?;
+        let size = metadata.len();
+        let record = |backup: &Path| Effect::Changed {
+            path: path.to_owned(),
+            id,
+            size,
+            backup: backup.to_owned(),
+        };
+        let (memory, directory) = (self.keeper.memory.clone(), path.parent().unwrap_or(path));
+        let make = |backup: &Path| keep::copy(path, backup);
+        if size > keep::SMALL || self.kept(&memory, record, make).is_err() {
+            self.kept(directory, record, make)?;
+        }
+        self.known.insert(id, Known::Content);
+        Ok(())
+    }
+
+    /// Writes a record, and then makes its backup in `directory`: a backup without a record would stay for ever.
+    pub(super) fn kept(
+        &mut self,
+        directory: &Path,
+        record: impl Fn(&Path) -> Effect,
+        make: impl FnOnce(&Path) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let backup = self.keeper.name(directory);
+        self.write(record(&backup))?;
+        let made = make(&backup).and_then(|()| fs::symlink_metadata(&backup));
+        match (made, &mut self.log) {
+            (Ok(made), _) => self.conclude(&backup, Outcome::of(&made)),
+            (Err(error), Some(log)) => {
+                // Without the record nothing will look for it.
+                let _ = fs::remove_file(&backup);
+                log.pop()?;
+                Err(error)
+            }
+            (Err(error), None) => Err(error),
+        }
+    }
+
+    fn truncate(&mut self, path: &Path, length: i64) -> io::Result<()> {
+        match metadata_of(path) {
+            Some(metadata) if metadata.is_file() && !self.is_new(path, &metadata) => {
+                if length < metadata.len() as i64 {
+                    self.content(path, &metadata, LARGEST_TRUNCATED)
+                } else {
+                    self.size(path, &metadata)
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn create(&mut self, path: &Path, directory: bool) -> io::Result<()> {
+        if metadata_of(path).is_some() {
+            return Ok(());
+        }
+        if directory {
+            return self.created(path);
+        }
+        // The new name may lead to an old file.
+        self.write(Effect::Created {
+            path: path.to_owned(),
+        })?;
+        self.await_name(path);
+        Ok(())
+    }
+
+    fn remove(&mut self, path: &Path, files: bool, directories: bool) -> io::Result<()> {
+        let Some(metadata) = metadata_of(path) else {
+            return Ok(());
+        };
+        if metadata.is_dir() {
+            return if directories {
+                self.remove_directory(path, &metadata)
+            } else {
+                Ok(())
+            };
+        }
+        if files {
+            self.remove_file(path, &metadata)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn remove_file(&mut self, path: &Path, metadata: &Metadata) -> io::Result<()> {
+        let kind = metadata.file_type();
+        if self.is_new(path, metadata) {
+            return self.remove_new(path, metadata);
+        }
+        if kind.is_fifo() || kind.is_socket() || kind.is_char_device() {
+            return Ok(());
+        }
+        self.created.remove(path);
+        let id = Id::of(metadata);
+        let record = |backup: &Path| Effect::Removed {
+            path: path.to_owned(),
+            id,
+            backup: backup.to_owned(),
+        };
+        // A program that empties a directory as it lists it comes to the backups, too: they climb, or that would never end.
+        let mut above = path.ancestors().skip(1);
+        let directory = above.next().unwrap_or(path);
+        let directory = if self.keeper.is_backup(path) {
+            above.next().unwrap_or(directory)
+        } else {
+            directory
+        };
+        self.kept(directory, record, |backup| {
+            keep::link(path, backup, metadata)
+        })
+    }
+
+    /// Backups in it would keep it from being removed, so they are moved out of the way first.
+    fn remove_directory(&mut self, path: &Path, metadata: &Metadata) -> io::Result<()> {
+        let Some(backups) = self.keeper.only_backups(path)? else {
+            return Ok(());
+        };
+        let above = path.parent().unwrap_or(path).to_owned();
+        for from in backups {
+            let Some(metadata) = metadata_of(&from) else {
+                continue;
+            };
+            let to = self.keeper.name(&above);
+            let id = Id::of(&metadata);
+            let (old, new) = (from.clone(), to.clone());
+            self.write(Effect::Renamed {
+                from: old,
+                to: new,
+                id,
+                directory: false,
+            })?;
+            fs::rename(from, to)?;
+        }
+        self.forget_below(path);
+        self.created.remove(path);
+        self.write(Effect::RemovedDirectory {
+            path: path.to_owned(),
+            id: Id::of(metadata),
+            mode: metadata.permissions().mode() & 0o7777,
+        })
+    }
+
+    fn forget_below(&mut self, directory: &Path) {
+        self.created
+            .retain(|path| path == directory || !path.starts_with(directory));
+    }
+
+    /// Whether rename(2) will fail: nothing may be noted then, since a backup by another name would not be safe from
+    /// what the program does instead.
+    fn rename_fails(&self, source: &Metadata, to: &Path, target: Option<&Metadata>) -> bool {
+        let elsewhere = to
+            .parent()
+            .and_then(metadata_of)
+            .is_none_or(|above| above.dev() != source.dev());
+        let unlike = target.is_some_and(|target| target.is_dir() != source.is_dir());
+        let full = target.is_some_and(|target| {
+            target.is_dir() && !matches!(self.keeper.only_backups(to), Ok(Some(_)))
+        });
+        elsewhere || unlike || full
+    }
+
+    fn rename(&mut self, from: &Path, to: &Path, flags: u32) -> io::Result<()> {
+        let (Some(source), target) = (metadata_of(from), metadata_of(to)) else {
+            return Ok(());
+        };
+        let id = Id::of(&source);
+        let renamed = |from: &Path, to: &Path| (from.to_owned(), to.to_owned());
+        if flags & libc::RENAME_EXCHANGE != 0 {
+            if target.is_none() {
+                return Ok(());
+            }
+            self.created.clear();
+            let (from, to) = renamed(from, to);
+            return self.write(Effect::Exchanged { from, to, id });
+        }
+        let same = target.as_ref().is_some_and(|target| Id::of(target) == id);
+        let refused = target.is_some() && flags & libc::RENAME_NOREPLACE != 0;
+        if same || refused || self.rename_fails(&source, to, target.as_ref()) {
+            return Ok(());
+        }
+        match &target {
+            Some(target) if target.is_dir() => self.remove_directory(to, target)?,
+            Some(target) => self.remove_file(to, target)?,
+            None => {}
+        }
+        self.forget_below(from);
+        self.forget_below(to);
+        if self.created.remove(from) {
+            self.created.insert(to.to_owned());
+        } else {
+            self.created.remove(to);
+        }
+        let (from, to) = renamed(from, to);
+        let directory = source.is_dir();
+        self.write(Effect::Renamed {
+            from,
+            to,
+            id,
+            directory,
+        })
+    }
+
+    /// One line about the first file that cannot be brought back.
+    pub fn warn(&mut self, path: &Path, why: &str) {
+        if !std::mem::replace(&mut self.warned, true) {
+            log::warn!("{}", message::file_content_not_kept(path.display(), why));
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! System V objects and POSIX message queues that the program has made since a cut.
+#![allow(unsafe_code)]
+
+use super::log::Effect;
+use super::recording::with_recorder;
+use crate::user::open::stat;
+use crate::user::program_runtime::Runtime;
+use crate::user::system_v::kernel_object;
+use std::ffi::{CStr, CString, OsStr};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Notes an object that has been made.
+pub fn note_object(rt: &Runtime, kind: i64, identifier: i32) {
+    with_recorder(rt, Path::new("a System V object"), |recorder| {
+        recorder.write(Effect::Object {
+            kind,
+            identifier,
+            namespace: kernel_object::namespace(),
+        })
+    });
+}
+
+/// Removes an object, if it was made on this host.
+pub(super) fn remove(kind: i64, identifier: i32, namespace: u64) -> io::Result<()> {
+    match namespace == kernel_object::namespace() {
+        true => kernel_object::remove(kind, identifier),
+        false => Ok(()),
+    }
+}
+
+/// Notes the name of a POSIX message queue that has been made and is open.
+pub fn note_queue(rt: &Runtime, name: &CStr, fd: i32) {
+    let Some(about) = stat(fd) else { return };
+    let name = name.to_bytes();
+    with_recorder(rt, Path::new(OsStr::from_bytes(name)), |recorder| {
+        recorder.write(Effect::Queue {
+            name: name.to_vec(),
+            inode: about.st_ino,
+            namespace: kernel_object::namespace(),
+        })
+    });
+}
+
+/// Removes the name of a queue, if it was made on this host.
+///
+/// A name that another queue has by now stays.
+pub(super) fn remove_queue(name: &[u8], inode: u64, namespace: u64) -> io::Result<()> {
+    if namespace != kernel_object::namespace() {
+        return Ok(());
+    }
+    let name = CString::new(name)?;
+    // SAFETY: mq_open(3) and mq_unlink(3) of a valid string; the descriptor is new.
+    unsafe {
+        let open = |access| libc::mq_open(name.as_ptr(), access | libc::O_CLOEXEC);
+        // Its mode may allow either.
+        let fd = match open(libc::O_RDONLY) {
+            ..0 => open(libc::O_WRONLY),
+            fd => fd,
+        };
+        if fd < 0 {
+            let error = io::Error::last_os_error();
+            return match error.raw_os_error() {
+                Some(libc::ENOENT) => Ok(()),
+                _ => Err(error),
+            };
+        }
+        let queue = OwnedFd::from_raw_fd(fd);
+        let is_it = stat(queue.as_raw_fd()).is_some_and(|it| it.st_ino == inode);
+        match is_it && libc::mq_unlink(name.as_ptr()) != 0 {
+            true => Err(io::Error::last_os_error()),
+            false => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! Ranges of a file that are about to be overwritten: their old bytes are kept.
+//!
+//! The bytes are read before the record gets its time. So a record never holds what a rank with a later record has written, and of the
+//! records of all ranks about one byte, the first one has that of the cut: in whatever order ranks write, undoing everything from the
+//! latest record to the first ends there. A rank needs one record for a byte and a section.
+#![allow(unsafe_code)]
+
+use super::backup::open_backup;
+use super::file_call::metadata_of;
+use super::file_id::another_file;
+use super::inode;
+use super::keep::{self, SMALL};
+use super::log::{Effect, Id};
+use super::note::{Known, Recorder};
+use super::outcome::Outcome;
+use std::cell::OnceCell;
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use understudy_policy::ranges::Range;
+
+/// More of what is overwritten between two cuts is not kept in memory. (Tests come to it, too.)
+const MOST_IN_LOG: u64 = if cfg!(test) { 500 } else { 16 << 20 };
+/// More is copied from file to file.
+const LARGE: u64 = 16 << 20;
+
+/// The file of which old bytes are wanted, as it is open.
+#[derive(Clone, Copy)]
+pub enum Source<'a> {
+    /// Open for reading and writing.
+    Readable(&'a File),
+    /// Open for writing only.
+    Written(&'a File),
+}
+
+impl Source<'_> {
+    fn file(&self) -> &File {
+        let (Source::Readable(file) | Source::Written(file)) = self;
+        file
+    }
+
+    /// Reads all these ranges, one behind the other.
+    fn read(&self, ranges: &[Range], bytes: &mut [u8]) -> io::Result<()> {
+        match self {
+            Source::Readable(file) => read(file, ranges, bytes),
+            Source::Written(file) => read_apart(file, ranges, bytes),
+        }
+    }
+}
+
+fn read(file: &File, ranges: &[Range], bytes: &mut [u8]) -> io::Result<()> {
+    let mut rest = bytes;
+    for &(offset, length) in ranges {
+        let (part, after) = rest.split_at_mut(length as usize);
+        file.read_exact_at(part, offset)?;
+        rest = after;
+    }
+    Ok(())
+}
+
+/// By another descriptor, in a thread that shares none with the others: to close one of a file ends the locks that the program has on it
+/// (fcntl(2), unshare(2)).
+fn read_apart(file: &File, ranges: &[Range], bytes: &mut [u8]) -> io::Result<()> {
+    let name = format!("/proc/thread-self/fd/{}", file.as_raw_fd());
+    let act = || {
+        // SAFETY: unshare(2) of this thread's table of descriptors.
+        if unsafe { libc::unshare(libc::CLONE_FILES) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        read(&File::open(name)?, ranges, bytes)
+    };
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().spawn_scoped(scope, act)?;
+        thread
+            .join()
+            .unwrap_or_else(|_| Err(ErrorKind::Other.into()))
+    })
+}
+
+impl Recorder {
+    /// Notes that these ranges of a file, which has this name now, are about to be written, with their old bytes, which are read from
+    /// `source`. Most are noted already, and the name is not asked for.
+    pub fn overwrite(
+        &mut self,
+        name: impl Fn() -> PathBuf,
+        source: Source<'_>,
+        ranges: &[Range],
+    ) -> io::Result<()> {
+        let metadata = source.file().metadata()?;
+        let id = Id::of(&metadata);
+        if !self.known.contains_key(&id) {
+            self.meet(&name(), &metadata)?;
+        }
+        // Nothing of it matters.
+        if self.known.get(&id) != Some(&Known::Size) {
+            return Ok(());
+        }
+        let known = self.overwritten.entry(id).or_default();
+        let mut new = Vec::new();
+        for &(offset, length) in ranges {
+            let end = offset.saturating_add(length).min(metadata.len());
+            known.add((offset, end.saturating_sub(offset)), &mut new);
+        }
+        match new.iter().map(|(_, length)| length).sum::<u64>() {
+            0 => Ok(()),
+            total if total <= LARGE => self.keep_old(&name(), id, source, new, total),
+            _ => self.keep_large(&name(), id, source.file(), new),
+        }
+    }
+
+    /// Looks at a file for the first time in this section: one that was made since the cut has no bytes that are to come back.
+    fn meet(&mut self, path: &Path, metadata: &Metadata) -> io::Result<()> {
+        if self.is_new(path, metadata) {
+            self.known.insert(Id::of(metadata), Known::Content);
+            return Ok(());
+        }
+        self.size(path, metadata)
+    }
+
+    /// Little is kept in the log, more in a file beside this one, behind what is there of it already.
+    fn keep_old(
+        &mut self,
+        path: &Path,
+        id: Id,
+        source: Source<'_>,
+        ranges: Vec<Range>,
+        length: u64,
+    ) -> io::Result<()> {
+        let mut bytes = vec![0; length as usize];
+        source.read(&ranges, &mut bytes)?;
+        let path = path.to_owned();
+        if length <= SMALL && self.in_log + length <= MOST_IN_LOG {
+            self.in_log += length;
+            return self.write(Effect::Overwritten {
+                path,
+                id,
+                ranges,
+                bytes,
+                backup: None,
+                place: 0,
+            });
+        }
+        let directory = path.parent().unwrap_or(&path);
+        // It is elsewhere if its directory has been renamed or removed.
+        let pool = self
+            .pools
+            .remove(&id)
+            .filter(|(pool, _)| metadata_of(pool).is_some());
+        let (backup, place) = pool.unwrap_or_else(|| (self.keeper.name(directory), 0));
+        self.write(Effect::Overwritten {
+            path,
+            id,
+            ranges,
+            bytes: Vec::new(),
+            backup: Some(backup.clone()),
+            place,
+        })?;
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(place == 0).mode(0o600);
+        let pool = options.open(&backup)?;
+        pool.write_all_at(&bytes, place)?;
+        self.conclude(&backup, Outcome::of(&pool.metadata()?))?;
+        self.pools.insert(id, (backup, place + length));
+        Ok(())
+    }
+
+    /// Copies the bytes to a backup beside the file, however many they are. It has a record of its own as long as it is not whole: otherwise it
+    /// would stay for ever if the rank died meanwhile.
+    fn keep_large(
+        &mut self,
+        path: &Path,
+        id: Id,
+        file: &File,
+        ranges: Vec<Range>,
+    ) -> io::Result<()> {
+        let directory = path.parent().unwrap_or(path).to_owned();
+        let named = OnceCell::new();
+        let make = |backup: &Path| {
+            let mut options = OpenOptions::new();
+            let to = options
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(backup)?;
+            let mut end = 0;
+            ranges.iter().try_for_each(|&(offset, length)| {
+                end += length;
+                keep::copy_range((file, offset), (&to, end - length), length)
+            })
+        };
+        let record = |path: &Path| Effect::Created {
+            path: path.to_owned(),
+        };
+        let made = self.kept(&directory, record, |backup| {
+            make(named.get_or_init(|| backup.to_owned()))
+        });
+        let backup = named.into_inner().unwrap_or_default();
+        made?;
+        let path = path.to_owned();
+        let outcome = Outcome::of(&fs::symlink_metadata(&backup)?);
+        self.write(Effect::Overwritten {
+            path,
+            id,
+            ranges,
+            bytes: Vec::new(),
+            backup: Some(backup.clone()),
+            place: 0,
+        })?;
+        self.conclude(&backup, outcome)
+    }
+}
+
+/// Writes old bytes back. If the rank died before all of them were kept, nothing was overwritten.
+pub fn put_back(
+    path: &Path,
+    id: Id,
+    ranges: &[Range],
+    bytes: &[u8],
+    kept: Option<(&Path, u64, Option<Outcome>)>,
+) -> io::Result<()> {
+    let total: u64 = ranges.iter().map(|(_, length)| length).sum();
+    match metadata_of(path) {
+        None => return Ok(()),
+        Some(found) if found.is_file() && Id::of(&found) == id => {}
+        Some(_) => return Err(another_file()),
+    }
+    let kept = match kept {
+        Some((_, _, None)) => return Ok(()),
+        Some((backup, place, Some(outcome))) => {
+            Some((open_backup(backup, outcome, place + total)?, place))
+        }
+        None => None,
+    };
+    let file = inode::open_for_writing(path, id)?;
+    let mut at = 0;
+    for &(offset, length) in ranges {
+        match &kept {
+            Some((backup, place)) => {
+                keep::copy_range((backup, place + at), (&file, offset), length)?
+            }
+            None => file.write_all_at(&bytes[at as usize..(at + length) as usize], offset)?,
+        }
+        at += length;
+    }
+    Ok(())
+}

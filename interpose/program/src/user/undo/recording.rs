@@ -1,0 +1,137 @@
+//! Effects on files, recorded before they happen.
+#![allow(unsafe_code)]
+
+use super::caller::Caller;
+use super::file_call::Call;
+use super::note::Recorder;
+use super::overwrite::Source;
+use crate::role;
+use crate::user::files::last_name_of;
+use crate::user::lowered_limits::Raised;
+use crate::user::program_runtime::Runtime;
+use std::ffi::{CStr, c_char, c_int};
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
+use understudy_abi::effect;
+use understudy_abi::written::Written;
+use understudy_policy::ranges::Range;
+
+/// The program's descriptors, as the preload library has recorded them.
+pub(super) static WRITTEN: Written = Written::new();
+
+/// Returns what the preload library and the runtime share about written files.
+pub fn written() -> &'static Written {
+    &WRITTEN
+}
+
+/// Notes an effect on files that is about to happen.
+///
+/// # Safety
+/// The strings must be valid or null.
+pub unsafe fn file_effect(
+    rt: &Runtime,
+    kind: u32,
+    directory: c_int,
+    path: *const c_char,
+    other_directory: c_int,
+    other: *const c_char,
+    value: i64,
+) {
+    if !is_noting(rt) {
+        return;
+    }
+    // SAFETY: handed on to the caller.
+    let string = |name: *const c_char| (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) });
+    let names = [(directory, string(path)), (other_directory, string(other))];
+    match kind {
+        effect::MADE => made(rt),
+        effect::FTRUNCATE => on_open(rt, directory, |recorder| {
+            recorder.truncate_open(directory, value.max(0) as u64)
+        }),
+        effect::ATTRIBUTE => {
+            if let Some(path) = Caller::own().attributed(names, value) {
+                with_recorder(rt, &path, |recorder| {
+                    recorder.change_attribute(&path, names[1].1)
+                });
+            }
+        }
+        _ => {
+            if let Some(call) = Caller::own().call(kind, names, value) {
+                note(rt, &call);
+            }
+        }
+    }
+}
+
+/// Notes a part of an open file that is about to be overwritten, by a write or in a mapping.
+pub fn overwriting(rt: &Runtime, fd: c_int, part: &effect::Part, is_mapped: bool) {
+    on_open(rt, fd, |recorder| {
+        recorder.overwrite_open(fd, (part.offset, part.length), is_mapped)
+    });
+}
+
+fn on_open(rt: &Runtime, fd: c_int, act: impl FnOnce(&mut Recorder) -> io::Result<()>) {
+    let _raised = Raised::new();
+    if is_noting(rt)
+        && let Some(recorder) = &mut *rt.undo.recorder.borrow_mut()
+        && let Err(error) = act(recorder)
+    {
+        let path = fs::read_link(format!("/proc/self/fd/{fd}")).unwrap_or_default();
+        recorder.warn(&path, &error.to_string());
+    }
+}
+
+/// True if effects are noted.
+///
+/// They are not in a child that the program has forked, which has all of this, too.
+fn is_noting(rt: &Runtime) -> bool {
+    let is_of_this =
+        |recorder: &Recorder| recorder.is_on() && recorder.process() == std::process::id();
+    (role::is_protected() || rt.undo.early.get())
+        && rt.undo.recorder.borrow().as_ref().is_some_and(is_of_this)
+}
+
+/// Notes a call that understudy is about to make for the program; [`made`] follows.
+pub fn note(rt: &Runtime, call: &Call) {
+    with_recorder(rt, call.path(), |recorder| {
+        let noted = recorder.note(call);
+        WRITTEN.await_name(recorder.awaits_name());
+        noted
+    });
+}
+
+/// Notes that the call which was noted last has been made.
+pub fn made(rt: &Runtime) {
+    with_recorder(rt, Path::new("a new file"), |recorder| {
+        let noted = recorder.made();
+        WRITTEN.await_name(recorder.awaits_name());
+        noted
+    });
+}
+
+/// Notes ranges of an open file of the program that understudy is about to write.
+pub fn note_overwriting(rt: &Runtime, file: &File, ranges: &[Range]) {
+    let name = || last_name_of(file);
+    if is_noting(rt)
+        && let Some(recorder) = &mut *rt.undo.recorder.borrow_mut()
+        && let Err(error) = recorder.overwrite(name, Source::Readable(file), ranges)
+    {
+        recorder.warn(&name(), &error.to_string());
+    }
+}
+
+/// Has the recorder note an effect on this path, if effects are noted.
+pub(super) fn with_recorder(
+    rt: &Runtime,
+    path: &Path,
+    act: impl FnOnce(&mut Recorder) -> io::Result<()>,
+) {
+    let _raised = Raised::new();
+    if is_noting(rt)
+        && let Some(recorder) = &mut *rt.undo.recorder.borrow_mut()
+        && let Err(error) = act(recorder)
+    {
+        recorder.warn(path, &error.to_string());
+    }
+}

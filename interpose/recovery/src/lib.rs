@@ -1,0 +1,17 @@
+//! From the detection of a failure to the resumed program.
+//!
+//! - [`recovery`]: the way back;
+//! - [`rehearsal`]: trial replays, and static data that replicas need not hold.
+
+pub mod recovery;
+pub mod rehearsal;
+
+pub use understudy_base::arch::Rewound;
+use understudy_base::{arch, cell, errors, events, fault, gather, generated, shim, sys, told};
+use understudy_copies::{
+    clock, copies, ending, headroom, marks, overdue, recompute, schedule, step_back,
+};
+use understudy_job::{daemon, disk, domains, own_messages, peers, renewal, world};
+use understudy_journal::journal;
+use understudy_objects::{abi, early, handles, objects, posting, rendezvous, requests};
+use understudy_program::user;

@@ -1,0 +1,51 @@
+//! Recovery: from the error of one MPI call back to a running job.
+//!
+//! ```text
+//!   detect → reset (leave the generation) → drain → initialise (the next generation)
+//!          → agree (living processes, epoch) → replace (new communicators)
+//!          → fetch (the dead rank's replica) → load (all) → rebuild → re-protect → resume
+//! ```
+//!
+//! A further failure anywhere in between is an error of some call, and leads to the start, in one
+//! more generation. Loading is repeated from the replicas, which stay intact.
+//!
+//! * `death_history`, `found_replicas`, `placement_hint`: the state;
+//! * `recovery_runtime`: the link of the runtime's chain that has it;
+//! * `newcomers`, `meeting`, `deaths`, `wishes`, `alone`: the agreement;
+//! * `fetch`, `group`, `moves`, `found`: replicas that move between workers;
+//! * `load`, `repost`, `partitioned`: memory and requests of the program;
+//! * `attempt`, `report`, `rollback`, `restart`: the sequence;
+//! * `check`: the way in, from the error of a call.
+mod alone;
+mod attempt;
+mod check;
+mod death_history;
+mod deaths;
+mod devices;
+mod failure_class;
+mod fetch;
+mod found;
+mod found_replicas;
+mod group;
+mod load;
+mod meeting;
+mod moves;
+mod newcomers;
+mod partitioned;
+mod placement_hint;
+mod recovery_runtime;
+mod replenish;
+mod report;
+mod repost;
+mod restart;
+mod rollback;
+mod wishes;
+
+pub use check::{check, check_own};
+pub use devices::{devices_go_on, lose_devices};
+pub use meeting::end_together;
+pub use newcomers::{come_in, learn_places, welcome};
+pub use recovery_runtime::{DOOR, Runtime, resumed_in_init};
+pub use restart::from_disk as restart_from_disk;
+pub use rollback::take_part_at_once;
+pub use wishes::offer as offer_to_choose;

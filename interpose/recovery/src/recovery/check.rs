@@ -1,0 +1,66 @@
+//! Errors of MPI calls, which lead to a recovery if a process has failed.
+
+use super::failure_class::failure;
+use super::recovery_runtime::Runtime;
+use super::rollback::recover;
+use crate::arch::{self, Rewound};
+use crate::ending;
+use crate::errors::SUCCESS;
+use std::ffi::c_int;
+use understudy_catalogue::message;
+use understudy_mpi as mpi;
+
+/// Evaluates to the return code of a real procedure.
+///
+/// If a process has failed, the whole recovery has been run and the handler returns.
+#[macro_export]
+macro_rules! attempt {
+    ($rt:expr, $call:expr) => {
+        match $crate::recovery::check($rt, $call) {
+            Ok(rc) => rc,
+            Err($crate::Rewound) => return 0,
+        }
+    };
+}
+
+/// Checks the return code of a real procedure; recovers if it means that a process has failed.
+#[inline]
+pub fn check(rt: &Runtime, rc: c_int) -> Result<c_int, Rewound> {
+    if rc == SUCCESS {
+        Ok(rc)
+    } else {
+        classify(rt, rc)
+    }
+}
+
+/// Checks the result of one of the runtime's own messages.
+///
+/// A failure leads to recovery, any other error to the end of the job.
+pub fn check_own<T>(rt: &Runtime, outcome: mpi::Result<T>, what: &str) -> Result<T, Rewound> {
+    match outcome {
+        Ok(value) => Ok(value),
+        Err(error) => {
+            classify(rt, error.code())?;
+            ending::fail(rt, what, &error)
+        }
+    }
+}
+
+#[cold]
+fn classify(rt: &Runtime, rc: c_int) -> Result<c_int, Rewound> {
+    let Some(class) = failure(rc) else {
+        return Ok(rc);
+    };
+    if rt.is_under_way.get() {
+        // By a library of the program, while libraries are opened again.
+        ending::fail(
+            rt,
+            message::FAILURE_DURING_DLOPEN,
+            &std::io::Error::other(understudy_mpi::error::text(rc)),
+        );
+    }
+    // Callbacks are not returned to: the program goes on outside of them.
+    arch::leave_callbacks();
+    recover(rt, class);
+    Err(Rewound)
+}

@@ -1,0 +1,332 @@
+//! Causes of death of processes, and the judgement whether the program is to blame.
+//!
+//! A rank that dies of a signal of its own at the same place for the third time, with at most two
+//! epochs in between, whichever rank it is, will do so in every spare: that is a bug of the program,
+//! and the job ends. The first two times it may have been the machine (a flipped bit is gone after
+//! the rollback). *The same place* is the instruction that has faulted; where the program has raised
+//! the signal itself (abort(3)), all its callers count too, since all of them end in the same
+//! function of libc. If the handler could not run (the stack is exhausted), the signal alone has to
+//! do. SIGKILL never counts, nor a signal that another process has sent, nor a bus error that the
+//! hardware reports: nothing tells those from the loss of a machine. After the third SIGKILL of one
+//! worker, a line names the kernel's out-of-memory killer; the tenth death is the last.
+
+use std::ffi::c_int;
+use std::fmt::Write;
+use understudy_catalogue::message;
+use understudy_numbers::{Epoch, ProcessNumber, Worker};
+use understudy_policy::recovery_plan::Verdict;
+use understudy_relay::{Frame, NOTE_WORDS, Note};
+
+/// Number of deaths of the same cause that ends the job.
+const LIMIT: usize = 3;
+/// Number of deaths of a worker, of whatever cause, that ends the job.
+///
+/// There may always be a process to take over.
+const MOST: usize = 10;
+/// Number of epochs that may lie in between.
+///
+/// A program that is started over comes to a checkpoint before it comes to the place.
+const EPOCHS: u64 = 2;
+
+/// Length of what the meeting exchanges about a dead process, in words.
+///
+/// The words are the ends of the output of its two streams, its note, 1 + the status with which it
+/// has exited, 1 + its status as of wait(2).
+pub(super) const WORDS: usize = MARK_WORDS + NOTE_WORDS + 2;
+/// Words for line and column of both streams.
+pub(super) const MARK_WORDS: usize = 4;
+
+/// Cause of the death of a process.
+#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub(super) enum Cause {
+    Unknown,
+    /// Signal without a note of the process.
+    Signal(c_int),
+    /// Signal with a note of the process, and with the place if it is the program's own.
+    Fault(Note),
+    /// Exit with this status, without MPI_Finalize.
+    Left(u32),
+}
+
+/// Death of a worker's process.
+#[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
+pub struct Death {
+    pub(super) worker: Worker,
+    player: ProcessNumber,
+    /// Epoch to which the recovery went back.
+    epoch: Epoch,
+    pub(super) cause: Cause,
+}
+
+/// Deaths that a process knows.
+#[derive(bincode::Encode, bincode::Decode)]
+pub(super) struct View {
+    pub(super) earlier: Vec<Death>,
+    /// Processes of the workers which are dead now.
+    pub(super) players: Vec<ProcessNumber>,
+}
+
+/// Deaths that may be the program's doing.
+#[derive(Default)]
+pub(super) struct History {
+    /// Deaths before recoveries that have succeeded.
+    pub(super) earlier: Vec<Death>,
+    /// Deaths before the recovery under way.
+    pub(super) now: Vec<Death>,
+}
+
+impl History {
+    /// The history at the start of the process.
+    pub(super) const START: History = History {
+        earlier: Vec::new(),
+        now: Vec::new(),
+    };
+}
+
+impl History {
+    fn knows(&self, player: ProcessNumber) -> bool {
+        self.earlier.iter().any(|death| death.player == player)
+    }
+
+    /// Returns the last process of each dead worker, and makes the earlier deaths the same in all.
+    ///
+    /// An attempt may have succeeded for some processes only. None of the `living` is returned, which
+    /// some may have seen take over.
+    pub(super) fn agree(&mut self, views: &[View], living: &[ProcessNumber]) -> Vec<ProcessNumber> {
+        self.earlier.clear();
+        for death in views.iter().flat_map(|view| &view.earlier) {
+            if !self.knows(death.player) {
+                self.earlier.push(death.clone());
+            }
+        }
+        let last = |at: usize| {
+            let players = views.iter().map(|view| view.players[at]);
+            let dead = players.filter(|player| !living.contains(player));
+            dead.max_by_key(|&player| (!self.knows(player), player))
+        };
+        let count = views.first().map_or(0, |view| view.players.len());
+        (0..count)
+            .map(|at| last(at).unwrap_or(views[0].players[at]))
+            .collect()
+    }
+
+    /// Records the deaths that have led to the recovery, but for those that an attempt dealt with.
+    pub(super) fn note(&mut self, mut deaths: Vec<Death>) {
+        deaths.retain(|death| !self.knows(death.player));
+        self.now = deaths;
+    }
+
+    /// Returns the verdict if the job must end, as the program is to blame.
+    pub(super) fn judge(&self, epoch: Epoch) -> Option<Verdict> {
+        self.now.iter().find_map(|death| {
+            let worker = death.worker;
+            if let Cause::Left(status) = death.cause {
+                return Some(Verdict {
+                    why: message::worker_without_finalize(worker, status).to_string(),
+                    status: if status == 0 { 1 } else { status as c_int },
+                });
+            }
+            let recent = || self.earlier.iter().filter(|other| other.is_recent(epoch));
+            let mut its = recent().filter(|other| other.worker == worker).peekable();
+            let since = its.peek().map_or(epoch, |first| first.epoch);
+            if its.count() + 1 >= MOST {
+                return Some(Verdict {
+                    why: message::repeated_deaths(worker, MOST, since, death.cause.phrase())
+                        .to_string(),
+                    status: understudy_abi::exit::LOST,
+                });
+            }
+            let same = recent();
+            let mut same = same
+                .filter(|other| other.cause.is_same(&death.cause))
+                .peekable();
+            let first = same.peek().map_or(epoch, |first| first.epoch);
+            (same.count() + 1 >= LIMIT).then(|| Verdict {
+                why: message::repeated_fault(
+                    worker,
+                    death.cause.phrase(),
+                    LIMIT,
+                    first,
+                    death.cause.backtrace(),
+                )
+                .to_string(),
+                status: understudy_abi::exit::PROGRAM,
+            })
+        })
+    }
+
+    /// Records that the recovery has succeeded; returns a remark for the user.
+    pub(super) fn settle(&mut self, epoch: Epoch) -> Option<String> {
+        self.earlier.retain(|death| death.is_recent(epoch));
+        for death in &mut self.now {
+            death.epoch = epoch;
+        }
+        let is_killed = |death: &&Death| death.cause == Cause::Signal(libc::SIGKILL);
+        let count = |worker: Worker| {
+            let of_it = |death: &&Death| death.worker == worker;
+            self.earlier
+                .iter()
+                .chain(&self.now)
+                .filter(is_killed)
+                .filter(of_it)
+                .count()
+        };
+        let often = self
+            .now
+            .iter()
+            .filter(is_killed)
+            .find(|death| count(death.worker) == LIMIT);
+        let told =
+            often.map(|death| message::repeated_kill(death.worker, LIMIT, epoch).to_string());
+        self.earlier.append(&mut self.now);
+        told
+    }
+}
+
+impl Death {
+    /// Decodes the words of a dead process.
+    pub(super) fn read((worker, player): (Worker, ProcessNumber), words: &[u64; WORDS]) -> Death {
+        let note = Note::from_words(&words[MARK_WORDS..][..NOTE_WORDS]);
+        let cause = match (note, words[WORDS - 2], words[WORDS - 1]) {
+            (Some(note), ..) => Cause::Fault(note),
+            (None, left @ 1.., _) => Cause::Left((left - 1) as u32),
+            (None, 0, 0) => Cause::Unknown,
+            (None, 0, status) => Cause::of_wait_status((status - 1) as c_int),
+        };
+        let epoch = Epoch::NONE;
+        Death {
+            worker,
+            player,
+            epoch,
+            cause,
+        }
+    }
+
+    /// True if at most a few epochs lie between this and a recovery that goes back to `epoch`.
+    fn is_recent(&self, epoch: Epoch) -> bool {
+        (self.epoch.0..=self.epoch.0 + EPOCHS).contains(&epoch.0)
+    }
+}
+
+impl Cause {
+    /// Decodes a status of wait(2).
+    fn of_wait_status(status: c_int) -> Cause {
+        match status & 0x7f {
+            0 => Cause::Left((status >> 8) as u32 & 0xff),
+            signal => Cause::Signal(signal),
+        }
+    }
+
+    /// True if the two are the same event at the same place.
+    fn is_same(&self, other: &Cause) -> bool {
+        match (self, other) {
+            (Cause::Fault(one), Cause::Fault(other)) => {
+                one.signal == other.signal && !one.frames.is_empty() && is_same_place(one, other)
+            }
+            (Cause::Signal(one), Cause::Signal(other)) => one == other && is_fault(*one),
+            _ => false,
+        }
+    }
+
+    /// Returns the cause, as ` of SIGSEGV at …`.
+    pub(super) fn phrase(&self) -> String {
+        match self {
+            Cause::Fault(note) if note.frames.is_empty() => {
+                format!(
+                    " of {}, which came from outside of the program",
+                    name(note.signal)
+                )
+            }
+            Cause::Fault(note) => {
+                let place = note
+                    .frames
+                    .first()
+                    .map_or_else(String::new, |frame| format!(" at {}", place(frame)));
+                let address = if note.code > 0 {
+                    format!(" (address {:#x})", note.address)
+                } else {
+                    String::new()
+                };
+                format!(" of {}{place}{address}", name(note.signal))
+            }
+            Cause::Signal(libc::SIGKILL) | Cause::Unknown => String::new(),
+            // The handler has not run: in most cases there was no stack left for it.
+            Cause::Signal(libc::SIGSEGV) => {
+                " of SIGSEGV at an unknown place (stack overflow?)".into()
+            }
+            Cause::Signal(signal) => format!(" of {}", name(*signal)),
+            Cause::Left(status) => format!(" (it ended with status {status})"),
+        }
+    }
+
+    fn backtrace(&self) -> String {
+        let Cause::Fault(note) = self else {
+            return String::new();
+        };
+        let mut text = String::new();
+        for frame in note.frames.iter().skip(1) {
+            let _ = write!(
+                text,
+                "{} {}",
+                if text.is_empty() {
+                    "; called from"
+                } else {
+                    ","
+                },
+                place(frame)
+            );
+        }
+        text
+    }
+}
+
+fn is_same_place(one: &Note, other: &Note) -> bool {
+    let place = |frame: &Frame| match frame.module.is_empty() {
+        true => (frame.address, String::new()),
+        false => (frame.offset, frame.module.clone()),
+    };
+    let places = |note: &Note| note.frames.iter().map(place).collect::<Vec<_>>();
+    if one.code > 0 {
+        places(one).first() == places(other).first()
+    } else {
+        places(one) == places(other)
+    }
+}
+
+fn place(frame: &Frame) -> String {
+    match frame.module.is_empty() {
+        true => format!("{:#x}", frame.address),
+        false => format!("{}+{:#x}", frame.module, frame.offset),
+    }
+}
+
+/// True if a signal stands for faults of the program.
+fn is_fault(signal: c_int) -> bool {
+    [
+        libc::SIGSEGV,
+        libc::SIGBUS,
+        libc::SIGFPE,
+        libc::SIGILL,
+        libc::SIGABRT,
+        libc::SIGSYS,
+        libc::SIGTRAP,
+    ]
+    .contains(&signal)
+}
+
+fn name(signal: c_int) -> String {
+    let name = match signal {
+        libc::SIGSEGV => "SIGSEGV",
+        libc::SIGBUS => "SIGBUS",
+        libc::SIGFPE => "SIGFPE",
+        libc::SIGILL => "SIGILL",
+        libc::SIGABRT => "SIGABRT",
+        libc::SIGTERM => "SIGTERM",
+        other => return format!("signal {other}"),
+    };
+    name.into()
+}
+
+#[cfg(test)]
+#[path = "death_history_tests.rs"]
+mod tests;

@@ -1,0 +1,128 @@
+//! Deaths of processes, as the survivors exchange and record them.
+//!
+//! The note of a process about a fatal signal (`fatal`) is read by the processes of its node. The
+//! others get it in the meeting, so all come to the same judgement ([`super::death_history`]); newcomers get the
+//! history.
+
+use super::death_history::{Cause, Death, MARK_WORDS, View, WORDS};
+use super::recovery_runtime::Runtime;
+use crate::gather::everybodys;
+use crate::{peers, schedule, user, world};
+use understudy_mpi as mpi;
+use understudy_mpi::comm::Extreme;
+use understudy_mpi::real_types::RealComm;
+use understudy_numbers::{Epoch, ProcessNumber, Worker};
+use understudy_policy::recovery_plan::Verdict;
+use understudy_relay::{NOTE_WORDS, Position};
+
+/// Returns the earlier deaths, for a process that joins the job.
+pub fn earlier(rt: &Runtime) -> Vec<Death> {
+    rt.history.borrow().earlier.clone()
+}
+
+/// Records the earlier deaths, in a process that joins the job.
+pub fn learn(rt: &Runtime, earlier: Vec<Death>) {
+    rt.history.borrow_mut().earlier = earlier;
+}
+
+/// Exchanges the knowledge of the survivors on the nodes of dead processes; collective.
+///
+/// Returns for each dead worker the position up to which its output was seen.
+pub fn meet(
+    rt: &Runtime,
+    all: RealComm,
+    dead: &[Worker],
+    living: &[ProcessNumber],
+) -> mpi::Result<Vec<[Position; 2]>> {
+    rt.history.borrow_mut().now.clear();
+    if dead.is_empty() {
+        return Ok(Vec::new());
+    }
+    let player = |&worker: &Worker| world::get(rt).players[worker.index()];
+    let own = View {
+        earlier: earlier(rt),
+        players: dead.iter().map(player).collect(),
+    };
+    let players = rt
+        .history
+        .borrow_mut()
+        .agree(&everybodys(all, &own)?, living);
+    let marks = user::dead_output(rt, &players);
+    let own: Vec<[u64; WORDS]> = players
+        .iter()
+        .zip(marks)
+        .map(|(&rank, marks)| known(rt, rank, marks))
+        .collect();
+    // A process that does not know a word has 0; the others agree.
+    let all = all.extremes(Extreme::Greatest, own.as_flattened())?;
+    let (all, _) = all.as_chunks::<WORDS>();
+    let told = dead.iter().copied().zip(players).zip(all);
+    let deaths = told
+        .map(|(which, words)| Death::read(which, words))
+        .collect();
+    rt.history.borrow_mut().note(deaths);
+    let mark = |words: &[u64]| Position {
+        line: words[0],
+        column: words[1],
+    };
+    Ok(all
+        .iter()
+        .map(|words| [mark(words), mark(&words[2..])])
+        .collect())
+}
+
+/// Returns this process's knowledge of a dead one; zeros are unknown.
+fn known(rt: &Runtime, rank: ProcessNumber, marks: [Position; 2]) -> [u64; WORDS] {
+    let mut words = [0; WORDS];
+    for (words, mark) in words.chunks_mut(2).zip(marks) {
+        words.copy_from_slice(&[mark.line, mark.column]);
+    }
+    if let Some((note, left)) = user::dead_note(rt, rank) {
+        words[MARK_WORDS..][..NOTE_WORDS].copy_from_slice(&note);
+        words[WORDS - 2] = left.map_or(0, |status| 1 + u64::from(status));
+    }
+    words[WORDS - 1] = peers::wait_status(rank).map_or(0, |status| 1 + u64::from(status as u32));
+    words
+}
+
+/// Returns the verdict if the job must end, as the program is to blame.
+///
+/// The epoch is that to which all go back. The verdict is equal in all processes.
+pub fn judge(rt: &Runtime, epoch: Epoch) -> Option<Verdict> {
+    rt.history.borrow().judge(epoch)
+}
+
+/// Records that the recovery has succeeded; returns a remark for the user.
+///
+/// However many processes have died, it was one failure; a fault of the program's own code says
+/// nothing of the machine.
+pub fn settle(rt: &Runtime, epoch: Epoch) -> Option<String> {
+    let is_fault = |death: &Death| matches!(death.cause, Cause::Fault(_));
+    if !rt.history.borrow().now.iter().all(is_fault) {
+        schedule::state(rt).pace.fail();
+    }
+    rt.history.borrow_mut().settle(epoch)
+}
+
+/// Returns the cause of death of a worker's process, as ` of SIGSEGV at …`.
+///
+/// Empty if it is unknown or SIGKILL.
+pub fn cause_of(rt: &Runtime, worker: Worker) -> String {
+    let history = rt.history.borrow();
+    let mut deaths = history.now.iter().chain(history.earlier.iter().rev());
+    let last = deaths.find(|death| death.worker == worker);
+    last.map_or_else(String::new, |death| death.cause.phrase())
+}
+
+/// Returns the cause of death of a worker's process, for the event file.
+pub fn label(rt: &Runtime, worker: Worker) -> String {
+    let history = rt.history.borrow();
+    let mut known = history.now.iter().chain(history.earlier.iter().rev());
+    let death = known.find(|death| death.worker == worker);
+    match death.map(|death| death.cause.clone()) {
+        Some(Cause::Signal(libc::SIGKILL)) => "SIGKILL".into(),
+        Some(Cause::Unknown) | None => "unknown".into(),
+        Some(Cause::Left(status)) => format!("exit with status {status}"),
+        Some(cause) => cause.phrase().trim_start_matches(" of ").to_owned(),
+    }
+}

@@ -1,0 +1,261 @@
+//! The meeting of the living: everybody says who it is, and the same plan comes out everywhere.
+
+use super::alone;
+use super::deaths;
+use super::found;
+use super::recovery_runtime::Runtime;
+use super::wishes;
+use crate::ending::abort;
+use crate::gather::everybodys;
+use crate::world::{self, Part};
+use crate::{copies, disk, events, peers, renewal, user};
+use std::ffi::c_int;
+use std::time::Duration;
+use understudy_abi::exit;
+use understudy_catalogue::message;
+use understudy_formats::events::Kind;
+use understudy_mpi as mpi;
+use understudy_mpi::real_types::RealComm;
+use understudy_numbers::{Epoch, ProcessNumber, Worker};
+use understudy_policy::recovery_plan::{self as plan, Gone, Identity, Lost, Plan, Wish};
+
+/// How long the others leave it to the first process to end the job.
+const LAST_WORD: Duration = Duration::from_secs(1);
+
+/// What a meeting comes to; the same in all who come to it.
+pub struct Meeting {
+    /// The living, in rising order.
+    pub living: Vec<ProcessNumber>,
+    /// What is to be done, or why nothing can be.
+    pub verdict: Result<Plan, Lost>,
+}
+
+/// What this process says of itself; `whole` is as in [`Identity`].
+fn own_identity(rt: &Runtime, whole: Option<Epoch>) -> Identity {
+    let world = world::get(rt);
+    let (part, held) = match world.part {
+        Part::Worker(worker) => (Some(worker), None),
+        Part::Newcomer => (None, found::held(rt)),
+    };
+    let (lost_ns, fetch_ns) = copies::costs(rt);
+    Identity {
+        process: world.process,
+        part,
+        committed: copies::epoch(rt),
+        whole,
+        lost_ns,
+        fetch_ns,
+        is_thin: copies::is_thin(rt),
+        has_asked: wishes::has_asked(rt),
+        held,
+        refused: found::refused(rt),
+    }
+}
+
+/// Everybody comes to know the plan.
+pub fn meet(rt: &Runtime, all: RealComm, whole: Option<Epoch>) -> mpi::Result<Meeting> {
+    let world = world::get(rt);
+    let identities = everybodys(all, &own_identity(rt, whole))?;
+    let world = match note_players(rt, &identities) {
+        true => world::get(rt),
+        false => world,
+    };
+    let plays = |worker: Worker| identities.iter().any(|living| living.part == Some(worker));
+    let dead: Vec<Worker> = Worker::all(world.worker_count)
+        .filter(|&worker| !plays(worker))
+        .collect();
+    let (wishes, asked) = wishes::hear(rt, all, &identities, &dead)?;
+    let mut verdict = plan::make(&identities, &world.redundancy, world.worker_count, &wishes);
+    if let Err(lost @ (Lost::Copies { .. } | Lost::Behind { .. } | Lost::Everyone)) = &verdict
+        && disk::is_on(rt)
+    {
+        verdict = from_disk(rt, all, &identities, &wishes, lost.clone())?;
+    }
+    let mut living: Vec<ProcessNumber> = identities.iter().map(|living| living.process).collect();
+    living.sort_unstable();
+    let output = deaths::meet(rt, all, &dead, &living)?;
+    let newest = identities
+        .iter()
+        .map(|living| living.committed)
+        .max()
+        .unwrap_or_default();
+    if let Some(blamed) = deaths::judge(rt, verdict.as_ref().map_or(newest, |plan| plan.epoch)) {
+        verdict = Err(Lost::Program(blamed));
+    }
+    if let Ok(plan) = &verdict {
+        wishes::settle(rt, asked, plan);
+        alone::note(rt, &identities, plan);
+        if let Some(at) = dead
+            .iter()
+            .position(|&worker| plan.part_of(world.process) == Some(worker))
+        {
+            user::inherit_output(rt, output[at]);
+        }
+    }
+    Ok(Meeting { living, verdict })
+}
+
+/// What a dead process has left tells who it was: it may have played its part for less time than the others know. Whether that
+/// changes anything.
+fn note_players(rt: &Runtime, identities: &[Identity]) -> bool {
+    let held = identities.iter().filter_map(|living| living.held);
+    let told: Vec<_> = held
+        .filter_map(|held| Some((held.own, held.player?)))
+        .collect();
+    world::update(rt, |world| {
+        for &(worker, player) in &told {
+            world.players[worker.index()] = player;
+        }
+    });
+    !told.is_empty()
+}
+
+/// What is not in memory any more may be on disk.
+fn from_disk(
+    rt: &Runtime,
+    all: RealComm,
+    identities: &[Identity],
+    wishes: &[Wish],
+    lost: Lost,
+) -> mpi::Result<Result<Plan, Lost>> {
+    let world = world::get(rt);
+    let (redundancy, workers) = (&world.redundancy, world.worker_count);
+    let plan = plan::from_disk(identities, redundancy, workers, wishes, lost.clone());
+    let part = plan.part_of(world.process).ok_or(mpi::Error::INTERN)?;
+    let chosen = disk::choose(rt, all, part, &mut copies::keep(rt).store)?;
+    Ok(chosen.map_or(Err(lost), |key| {
+        Ok(Plan {
+            epoch: key.epoch,
+            ..plan
+        })
+    }))
+}
+
+/// The job is lost, as all living processes know and have agreed on: the first of them says why.
+pub fn give_up(rt: &Runtime, living: &[ProcessNumber], lost: &Lost) -> ! {
+    if *lost == Lost::Init {
+        renewal::await_restart(rt);
+    }
+    let (reason, status) = match lost {
+        Lost::Program(blamed) => (format!("the job ends: {}", blamed.why), blamed.status),
+        _ => (
+            format!("the job cannot be recovered: {}", describe(rt, lost)),
+            exit::LOST,
+        ),
+    };
+    let is_first = living.first() == Some(&world::get(rt).process);
+    if is_first {
+        crate::sys::say(&reason);
+    }
+    events::emit(Kind::Lost { reason, status });
+    end_together(rt, is_first, status)
+}
+
+/// Ends the job, which all processes do. The first of them has something to say.
+pub fn end_together(rt: &Runtime, is_first: bool, code: c_int) -> ! {
+    // If two processes ended each other, the launcher would hear of no status.
+    if !is_first {
+        std::thread::sleep(LAST_WORD);
+    }
+    abort(rt, code)
+}
+
+/// A worker, with its process and host.
+fn who(rt: &Runtime, worker: Worker) -> String {
+    let player = world::get(rt).players[worker.index()];
+    format!("worker {worker} (rank {player} on {})", peers::host(player))
+}
+
+/// Why the job is lost, with the processes and hosts that were lost.
+fn describe(rt: &Runtime, lost: &Lost) -> String {
+    match lost {
+        Lost::Init => message::FAILURE_IN_INIT.into(),
+        Lost::Copies { .. } | Lost::Everyone if disk::is_on(rt) => {
+            message::no_epoch_on_disk(cause(rt, lost)).to_string()
+        }
+        Lost::Copies { .. } | Lost::Everyone => format!("{}; start the job again", cause(rt, lost)),
+        Lost::Behind { .. } | Lost::Program(_) => cause(rt, lost),
+    }
+}
+
+/// Why copies in memory are not enough.
+pub fn cause(rt: &Runtime, lost: &Lost) -> String {
+    match lost {
+        Lost::Copies {
+            worker,
+            died,
+            holders,
+            epoch,
+        } => no_copy(rt, *worker, *died, holders, *epoch),
+        Lost::Behind { worker, at, epoch } => {
+            message::epoch_not_reached(who(rt, *worker), at, epoch).to_string()
+        }
+        Lost::Program(blamed) => blamed.why.clone(),
+        Lost::Everyone => "all workers died, and with them all copies".into(),
+        Lost::Init => String::new(),
+    }
+}
+
+/// That no copy of a worker is left, and what has become of each.
+fn no_copy(
+    rt: &Runtime,
+    worker: Worker,
+    died: bool,
+    holders: &[(Worker, Gone)],
+    epoch: Epoch,
+) -> String {
+    let names = |gone: Gone| {
+        let of = holders.iter().filter(move |holder| holder.1 == gone);
+        of.map(|holder| who(rt, holder.0)).collect::<Vec<_>>()
+    };
+    let (dead, damaged) = (
+        names(Gone::Dead).join(" and "),
+        names(Gone::Damaged).join(" and "),
+    );
+    let worker = who(rt, worker);
+    if world::get(rt).redundancy.is_parity() {
+        return no_parity(&worker, died, [&dead, &damaged], epoch);
+    }
+    let only = if holders.len() == 1 {
+        "its only copy"
+    } else {
+        "its only copies"
+    };
+    if holders.is_empty() {
+        return message::no_copy_left(worker, epoch).to_string();
+    }
+    match (died, damaged.is_empty(), dead.is_empty()) {
+        (true, true, _) => message::buddy_died_too(worker, dead, only, epoch).to_string(),
+        (true, false, true) => message::copy_damaged(worker, epoch, damaged).to_string(),
+        (true, false, false) => {
+            message::buddy_died_copy_damaged(worker, dead, epoch, damaged).to_string()
+        }
+        (false, true, _) => message::own_copy_damaged(epoch, worker, dead).to_string(),
+        (false, false, _) => message::copies_damaged(
+            epoch,
+            worker,
+            damaged,
+            if dead.is_empty() {
+                String::new()
+            } else {
+                format!("; {dead}, which held another, died")
+            },
+        )
+        .to_string(),
+    }
+}
+
+/// The same where parity is kept: which of its group have `died`, or cannot give what they have.
+fn no_parity(worker: &str, worker_died: bool, [dead, damaged]: [&str; 2], epoch: Epoch) -> String {
+    let lost = match worker_died {
+        true => format!("{worker} died"),
+        false => {
+            format!("the copy (epoch {epoch}) that {worker} keeps of itself has a wrong checksum")
+        }
+    };
+    match (dead.is_empty(), worker_died) {
+        (false, true) => message::parity_group_lost(lost, dead, epoch).to_string(),
+        (false, false) => message::parity_group_damaged(lost, dead).to_string(),
+        (true, _) => message::parity_damaged(lost, epoch, damaged).to_string(),
+    }
+}

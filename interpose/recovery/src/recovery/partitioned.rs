@@ -1,0 +1,158 @@
+//! The first message of partitioned requests that have been made again.
+//!
+//! Open MPI 5 lets the first message of such a request into the receiver's buffer as soon as both ends know of each other, and only the
+//! later ones after MPI_Start. After a recovery all requests are new, and what is in a buffer is the program's; so both ends use them once
+//! here, where the program does not see it.
+#![allow(unsafe_code)]
+
+use super::recovery_runtime::Runtime;
+use crate::generated::{Proc, real};
+use crate::handles::{VirtDatatype, real_datatype};
+use crate::requests::{Argument, Recipe};
+use std::ffi::{c_int, c_void};
+use understudy_mpi::real_types::{RealComm, RealDatatype, RealRequest};
+use understudy_mpi::{self as mpi, check};
+
+/// Bytes that are packed at a time.
+const PIECE: i64 = 1 << 30;
+
+/// What a request transfers.
+struct Message {
+    is_receive: bool,
+    buffer: u64,
+    partitions: u64,
+    elements: i64,
+    datatype: RealDatatype,
+}
+
+impl Message {
+    /// Nothing for a request of another kind, or one without another end.
+    fn of(rt: &Runtime, recipe: &Recipe) -> Option<Message> {
+        let is_receive = match Proc::from_slot(u32::from(recipe.slot))? {
+            Proc::MPI_Precv_init => true,
+            Proc::MPI_Psend_init => false,
+            _ => return None,
+        };
+        let [
+            Argument::Word(buffer),
+            Argument::Word(partitions),
+            Argument::Word(count),
+            Argument::Datatype(datatype),
+            ..,
+        ] = recipe.arguments[..]
+        else {
+            return None;
+        };
+        (recipe.members == 2).then(|| Message {
+            is_receive,
+            buffer,
+            partitions,
+            elements: partitions.saturating_mul(count) as i64,
+            datatype: real_datatype(rt, VirtDatatype(datatype as *mut c_void)),
+        })
+    }
+
+    /// Calls with places in the buffer, and how many elements and bytes of data are there.
+    fn pieces(&self, mut piece: impl FnMut(*mut c_void, c_int, usize) -> c_int) -> mpi::Result<()> {
+        let (mut size, mut lower, mut extent) = (0, 0, 0);
+        // SAFETY: questions about a datatype.
+        unsafe {
+            check(real::PMPI_Type_size_x(self.datatype, &mut size))?;
+            check(real::PMPI_Type_get_extent_x(
+                self.datatype,
+                &mut lower,
+                &mut extent,
+            ))?;
+        }
+        let most = (PIECE / size.max(1)).clamp(1, i64::from(c_int::MAX));
+        let mut first = 0;
+        while first < self.elements && size > 0 {
+            let count = most.min(self.elements - first);
+            let place = self.buffer.wrapping_add_signed(first * extent) as *mut c_void;
+            check(piece(place, count as c_int, (count * size) as usize))?;
+            first += count;
+        }
+        Ok(())
+    }
+
+    /// The data in the buffer.
+    fn content(&self) -> mpi::Result<Vec<u8>> {
+        let mut all = Vec::new();
+        self.pieces(|from, count, bytes| {
+            let start = all.len();
+            all.resize(start + bytes, 0_u8);
+            let (to, room, mut position) = (all[start..].as_mut_ptr().cast(), bytes as c_int, 0);
+            // SAFETY: elements of the program's, and room for their data.
+            unsafe {
+                real::PMPI_Pack(
+                    from,
+                    count,
+                    self.datatype,
+                    to,
+                    room,
+                    &mut position,
+                    RealComm::of_self(),
+                )
+            }
+        })?;
+        Ok(all)
+    }
+
+    fn put_back(&self, content: &[u8]) -> mpi::Result<()> {
+        let mut rest = content;
+        self.pieces(|to, count, bytes| {
+            let (piece, others) = rest.split_at(bytes);
+            rest = others;
+            let (from, room, mut position) = (piece.as_ptr().cast(), bytes as c_int, 0);
+            // SAFETY: the data of as many elements, and the program's place for them.
+            unsafe {
+                real::PMPI_Unpack(
+                    from,
+                    room,
+                    &mut position,
+                    to,
+                    count,
+                    self.datatype,
+                    RealComm::of_self(),
+                )
+            }
+        })
+    }
+}
+
+/// Sends and receives each of these new requests once; buffers have what they had.
+///
+/// # Errors
+/// That of a real procedure: the failure of a process.
+pub fn use_once(rt: &Runtime, made: &[(RealRequest, Recipe)]) -> mpi::Result<()> {
+    let messages = made
+        .iter()
+        .filter_map(|(real, recipe)| Some((*real, Message::of(rt, recipe)?)));
+    let (mut requests, messages): (Vec<RealRequest>, Vec<Message>) = messages.unzip();
+    let (receives, sends): (Vec<usize>, Vec<usize>) =
+        (0..messages.len()).partition(|&at| messages[at].is_receive);
+    let kept: mpi::Result<Vec<Vec<u8>>> =
+        receives.iter().map(|&at| messages[at].content()).collect();
+    let kept = kept?;
+    // SAFETY: new requests, which are not active; the program's buffers.
+    unsafe {
+        check(real::PMPI_Startall(
+            requests.len() as c_int,
+            requests.as_mut_ptr(),
+        ))?;
+        for at in sends {
+            let last = messages[at].partitions.saturating_sub(1) as c_int;
+            check(real::PMPI_Pready_range(0, last, requests[at]))?;
+        }
+        let ignored = std::ptr::null_mut();
+        check(real::PMPI_Waitall(
+            requests.len() as c_int,
+            requests.as_mut_ptr(),
+            ignored,
+        ))?;
+    }
+    receives
+        .iter()
+        .zip(&kept)
+        .try_for_each(|(&at, content)| messages[at].put_back(content))
+}

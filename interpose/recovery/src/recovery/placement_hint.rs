@@ -1,0 +1,6 @@
+//! The daemon's answer to a request for spares.
+
+use understudy_wire::spares::Lease;
+
+/// Answer of the daemon to the process that has requested spares, or the reason of its failure.
+pub struct PlacementHint(pub(super) Result<Vec<Lease>, String>);

@@ -1,0 +1,41 @@
+//! Spares that join the running job, in place of those that are used up (UNDERSTUDY_REPLENISH).
+//!
+//! The process manager starts them, and they wait as the others have. A daemon, if there is one, may grant fewer than are missing.
+
+use super::recovery_runtime::Runtime;
+use crate::{daemon, renewal, sys, told, world};
+use understudy_catalogue::message;
+
+/// Has as many spares started as are missing. All workers call this at the end of a recovery; the first of them acts.
+pub fn replenish(rt: &Runtime) {
+    let spares = renewal::spares(rt);
+    let config = told::config();
+    if world::is_first_worker(rt)
+        && config.replenish
+        && world::is_protected()
+        && spares < config.spares
+    {
+        renewal::replenish(grant(spares));
+    }
+}
+
+/// How many may be started: the daemon says, if there is one, or else as many as are missing.
+fn grant(spares: u32) -> u32 {
+    let wanted = told::config().spares;
+    let missing = wanted - spares;
+    if !daemon::is_set() {
+        return missing;
+    }
+    let count = daemon::may_start(spares, wanted).unwrap_or_else(|why| {
+        log::info!("the daemon does not say how many spares may be started: {why}");
+        missing
+    });
+    if count < missing {
+        sys::say(message::fewer_spares_granted(
+            count,
+            missing,
+            spares + count,
+        ));
+    }
+    count
+}

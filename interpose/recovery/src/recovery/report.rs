@@ -1,0 +1,237 @@
+//! What happened in a recovery, for the user and the event file.
+
+use super::deaths;
+use super::meeting;
+use super::recovery_runtime::Runtime;
+use crate::{copies, events, fault, renewal, world};
+use std::time::{Duration, Instant};
+use understudy_catalogue::message;
+use understudy_formats::events::{ErrorClass, Kind, RecoveryStage, Spare};
+use understudy_numbers::{ProcessNumber, Worker};
+use understudy_policy::recovery_plan::{Lost, Plan};
+
+/// What happened, for the user and the event file.
+pub struct Report {
+    /// Number of the recovery.
+    pub recovery: u32,
+    /// Number of processes that the job was started with; later ones have higher numbers.
+    started: u32,
+    /// When, and through which error, this process learned of the failure.
+    noticed: (u64, ErrorClass),
+    failed: Vec<ProcessNumber>,
+    /// The same, with what they were and of what they died.
+    deaths: Vec<Kind>,
+    /// Workers whose parts were taken, each with the number of the process that plays it now.
+    takeovers: Vec<(Worker, ProcessNumber)>,
+    /// Of what their processes died.
+    causes: Vec<String>,
+    /// What the user should be told besides.
+    pub remark: Option<String>,
+    /// Why, and how far, everybody went back to an epoch on disk.
+    disk: Option<String>,
+    stages: Vec<(RecoveryStage, u64)>,
+    mark: Instant,
+}
+
+impl Report {
+    /// An empty report of a failure that was noticed at this moment (of `events::clock`).
+    pub fn new(recovery: u32, started: u32, moment: u64, by: ErrorClass) -> Report {
+        Report {
+            recovery,
+            started,
+            noticed: (moment, by),
+            failed: Vec::new(),
+            deaths: Vec::new(),
+            takeovers: Vec::new(),
+            causes: Vec::new(),
+            remark: None,
+            disk: None,
+            stages: Vec::new(),
+            mark: Instant::now(),
+        }
+    }
+
+    /// Time that the user has lost since the failure, or since this process noticed.
+    pub fn since_failure(&self, rt: &Runtime) -> Duration {
+        let since_noticed = events::clock().saturating_sub(self.noticed.0);
+        Duration::from_nanos(since_noticed + self.detection_ns(rt))
+    }
+
+    /// Time from the failure to this process's first sign of it.
+    fn detection_ns(&self, rt: &Runtime) -> u64 {
+        renewal::failed_at(rt).map_or(0, |at| self.noticed.0.saturating_sub(at))
+    }
+
+    pub fn stage(&mut self, rt: &Runtime, stage: RecoveryStage) {
+        let ns = events::nanoseconds(self.mark);
+        match self.stages.iter_mut().find(|(known, _)| *known == stage) {
+            Some((_, total)) => *total += ns,
+            None => self.stages.push((stage, ns)),
+        }
+        self.mark = Instant::now();
+        fault::stage_ended(stage, copies::epoch(rt));
+    }
+
+    /// An attempt has succeeded: who has died, and who plays which part from now on. `players` are those until now.
+    pub fn settle(
+        &mut self,
+        rt: &Runtime,
+        dead: &[ProcessNumber],
+        plan: &Plan,
+        players: &[ProcessNumber],
+    ) {
+        self.note_deaths(rt, dead, players);
+        let causes = plan
+            .takeovers
+            .iter()
+            .map(|it| deaths::cause_of(rt, it.worker));
+        self.causes.extend(causes);
+        self.remark = deaths::settle(rt, plan.epoch).or(self.remark.take());
+        self.takeovers
+            .extend(plan.takeovers.iter().map(|it| (it.worker, it.player)));
+        if let Some(lost @ (Lost::Copies { epoch, .. } | Lost::Behind { epoch, .. })) = &plan.lost {
+            let older = match epoch.0.saturating_sub(plan.epoch.0) {
+                0 => "the same one".into(),
+                older => format!("{older} older"),
+            };
+            let (cause, epoch) = (meeting::cause(rt, lost), plan.epoch);
+            self.disk = Some(message::back_to_disk(cause, epoch, older).to_string());
+        }
+    }
+
+    /// These processes have died. `players` are those until now.
+    pub fn note_deaths(&mut self, rt: &Runtime, dead: &[ProcessNumber], players: &[ProcessNumber]) {
+        self.failed.extend(dead);
+        let parts = (0..)
+            .map(Worker)
+            .zip(players)
+            .filter(|(_, player)| dead.contains(player));
+        self.deaths.extend(parts.map(|(worker, &rank)| Kind::Death {
+            recovery: self.recovery,
+            rank,
+            worker,
+            cause: deaths::label(rt, worker),
+        }));
+    }
+
+    /// Writes what has happened to the event file.
+    pub fn emit(&self, rt: &Runtime) {
+        let (moment, by) = self.noticed;
+        let failed = self.failed.clone();
+        let recovery = self.recovery;
+        events::emit_at(
+            moment,
+            Kind::FailureDetected {
+                recovery,
+                failed,
+                by,
+            },
+        );
+        self.deaths
+            .iter()
+            .for_each(|death| events::emit_at(moment, death.clone()));
+        let world = world::get(rt);
+        let own: Vec<_> = self
+            .takeovers
+            .iter()
+            .filter(|it| it.1 == world.process)
+            .collect();
+        let detection_ns = match own.is_empty() {
+            true => self.detection_ns(rt),
+            // A replacement has not been there to notice anything.
+            false => 0,
+        };
+        for &(stage, ns) in &self.stages {
+            let before = u64::from(stage == RecoveryStage::Detect) * detection_ns;
+            events::emit(Kind::Stage {
+                recovery: self.recovery,
+                stage,
+                ns: ns + before,
+            });
+        }
+        for &&(worker, player) in &own {
+            let from = Spare(player.0.saturating_sub(world.worker_count));
+            events::emit(Kind::Takeover {
+                recovery: self.recovery,
+                from,
+                as_worker: worker,
+            });
+        }
+    }
+
+    /// One line for the user.
+    pub fn summary(&self) -> String {
+        let mut parts: Vec<String> = self
+            .takeovers
+            .iter()
+            .zip(&self.causes)
+            .map(|((worker, player), cause)| {
+                let process = match player.0 < self.started {
+                    true => "spare rank",
+                    false => "the new process",
+                };
+                format!("worker {worker} died{cause}, {process} {player} has taken its part")
+            })
+            .collect();
+        if parts.is_empty() {
+            parts.push("communication failed, but no rank has died".into());
+        }
+        parts.extend(self.disk.clone());
+        parts.join("; ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use understudy_numbers::Epoch;
+    use understudy_policy::recovery_plan::Takeover;
+
+    fn plan(takeovers: &[(u32, u32)]) -> Plan {
+        let takeover = |&(worker, player): &(u32, u32)| Takeover {
+            worker: Worker(worker),
+            player: ProcessNumber(player),
+            has_own: false,
+            layers: 0,
+        };
+        Plan {
+            epoch: Epoch(1),
+            takeovers: takeovers.iter().map(takeover).collect(),
+            players: vec![],
+            fetches: vec![],
+            remakes: vec![],
+            lost: None,
+        }
+    }
+
+    #[test]
+    fn the_summary_names_who_died_and_nobody_else() {
+        let rt = &Runtime::new();
+        let mut report = Report::new(1, 6, 0, ErrorClass::Abandoned);
+        assert_eq!(
+            report.summary(),
+            "communication failed, but no rank has died"
+        );
+        report.settle(
+            rt,
+            &[ProcessNumber(1)],
+            &plan(&[(1, 4)]),
+            &[0, 1, 2, 3].map(ProcessNumber),
+        );
+        assert_eq!(
+            report.summary(),
+            "worker 1 died, spare rank 4 has taken its part"
+        );
+        // The part is played by rank 4 now, which dies as well.
+        report.settle(
+            rt,
+            &[ProcessNumber(4)],
+            &plan(&[(1, 7)]),
+            &[0, 4, 2, 3].map(ProcessNumber),
+        );
+        assert_eq!(
+            report.summary(),
+            "worker 1 died, spare rank 4 has taken its part; worker 1 died, the new process 7 has taken its part"
+        );
+    }
+}

@@ -1,0 +1,120 @@
+//! Which spares the daemon would have take the parts of the dead.
+//!
+//! The process manager asks one process before a generation begins ([`offer`]), and that asks the daemon. In the meeting all hear
+//! the answer. Settings may differ between processes, and a daemon may be there for some and not for others; what everybody does
+//! follows from what all have said of themselves.
+
+use super::placement_hint::PlacementHint;
+use super::recovery_runtime::{DOOR, Runtime};
+use crate::{daemon, events, renewal, world};
+use understudy_formats::events::{Kind, SpareChoice};
+use understudy_mpi as mpi;
+use understudy_mpi::call;
+use understudy_mpi::comm::Extreme;
+use understudy_mpi::real_types::RealComm;
+use understudy_numbers::{Generation, ProcessNumber, Worker};
+use understudy_policy::recovery_plan::{Identity, Plan, Wish};
+use understudy_wire::spares::Lease;
+
+/// From now on this process can be asked, if it has a daemon.
+pub fn offer() {
+    if daemon::is_set() {
+        renewal::choose_by(|fallen| choose(DOOR.get(), fallen));
+    }
+}
+
+/// Which spares should take the parts of these processes.
+fn choose(rt: &Runtime, fallen: &[ProcessNumber]) -> Vec<ProcessNumber> {
+    let (world, generation) = (world::get(rt), call::wanted());
+    let parts = Worker::all(world.worker_count).zip(&world.players);
+    let fallen = parts.filter(|(_, player)| fallen.contains(player));
+    let dead: Vec<Worker> = fallen.map(|(worker, _)| worker).collect();
+    let asked = PlacementHint(daemon::lease(rt, u64::from(generation.0), &dead));
+    let leases = asked.0.as_deref().unwrap_or_default();
+    let asked_for = leases.iter().filter(|lease| dead.contains(&lease.worker));
+    let spares = asked_for.map(|lease| lease.rank).collect();
+    rt.asked.set(Some((generation, asked)));
+    spares
+}
+
+/// Whether this process has asked.
+pub fn has_asked(rt: &Runtime) -> bool {
+    let is_current = |(generation, _): &(Generation, PlacementHint)| *generation == call::wanted();
+    rt.asked.borrow().as_ref().is_some_and(is_current)
+}
+
+/// The daemon's wishes; the same in all processes. Collective if somebody has asked.
+pub fn hear(
+    rt: &Runtime,
+    all: RealComm,
+    living: &[Identity],
+    dead: &[Worker],
+) -> mpi::Result<(Vec<Wish>, Option<PlacementHint>)> {
+    if dead.is_empty() || living.iter().all(|identity| !identity.has_asked) {
+        return Ok((Vec::new(), None));
+    }
+    let asked = has_asked(rt)
+        .then(|| rt.asked.take())
+        .flatten()
+        .map(|(_, asked)| asked);
+    let leased = |worker: &Worker| {
+        let leases = asked.as_ref().and_then(|asked| asked.0.as_ref().ok())?;
+        leases.iter().find(|lease| lease.worker == *worker)
+    };
+    let own: Vec<u64> = dead
+        .iter()
+        .map(|worker| leased(worker).map_or(0, |lease| 1 + u64::from(lease.rank.0)))
+        .collect();
+    // One process says something, all others zeros.
+    let heard = all.extremes(Extreme::Greatest, &own)?;
+    let wish = |(&worker, word): (&Worker, u64)| {
+        let spare = ProcessNumber(word.checked_sub(1)? as u32);
+        Some(Wish { worker, spare })
+    };
+    Ok((dead.iter().zip(heard).filter_map(wish).collect(), asked))
+}
+
+/// Who has chosen, for the event file; what is not used goes back to the daemon.
+pub fn settle(rt: &Runtime, asked: Option<PlacementHint>, plan: &Plan) {
+    let Some(PlacementHint(answer)) = asked else {
+        return;
+    };
+    let leases = answer.as_deref().unwrap_or_default();
+    let is_used = |lease: &&Lease| {
+        plan.takeover(lease.worker)
+            .is_some_and(|it| it.player == lease.rank)
+    };
+    let choices = plan.takeovers.iter().map(|it| SpareChoice {
+        worker: it.worker,
+        rank: it.player,
+        by_daemon: leases
+            .iter()
+            .filter(is_used)
+            .any(|lease| lease.worker == it.worker),
+    });
+    let choices: Vec<SpareChoice> = choices.collect();
+    let reason = match &answer {
+        Err(why) => Some(format!("the daemon: {why}")),
+        Ok(leases) => choices.iter().find(|choice| !choice.by_daemon).map(|choice| {
+            let lease = leases.iter().find(|lease| lease.worker == choice.worker);
+            match lease {
+                None => format!("the daemon has no spare for worker {}", choice.worker),
+                Some(lease) => format!(
+                    "rank {}, which the daemon has named for worker {}, is no living idle spare, or another one has the copy already",
+                    lease.rank, choice.worker
+                ),
+            }
+        }),
+    };
+    if let Some(reason) = &reason {
+        log::info!("spares are chosen by the built-in rule: {reason}");
+    }
+    let recovery = world::get(rt).recoveries;
+    events::emit(Kind::SparesChosen {
+        recovery,
+        choices,
+        reason,
+    });
+    let unused = leases.iter().filter(|lease| !is_used(lease));
+    daemon::give_back(&unused.map(|lease| lease.token).collect::<Vec<_>>());
+}

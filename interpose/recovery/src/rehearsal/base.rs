@@ -1,0 +1,106 @@
+//! What a worker was at the cut with which a new phase has begun, and how another process becomes that.
+#![allow(unsafe_code)]
+
+use super::rehearsal_runtime::Runtime;
+use crate::copies::{Base, Script, Way};
+use crate::{copies, journal, user};
+use std::cell::Ref;
+use std::collections::HashMap;
+use std::os::unix::fs::FileExt;
+use understudy_image::PAGE_SIZE;
+use understudy_image::absent::Sums;
+use understudy_image::epoch::Image;
+use understudy_image::own_memory;
+use understudy_image::remap::{self, Whose};
+use understudy_image::runs::{self, PageIndex, PageRun};
+use understudy_image::store::PageStore;
+use understudy_numbers::Epoch;
+use understudy_policy::packed;
+
+/// There is no such phase any more.
+pub fn forget(rt: &Runtime) {
+    rt.base.set(None);
+}
+
+/// An epoch is committed; it may be the one with which a phase has begun.
+/// `script` is how the phase before is replayed.
+pub fn keep<'rt>(
+    rt: &'rt Runtime,
+    epoch: Epoch,
+    script: impl FnOnce() -> Option<Ref<'rt, Script>>,
+) {
+    if journal::base(rt) != Some(epoch) || rt.base.borrow().is_some() {
+        return;
+    }
+    let Some(script) = script() else { return };
+    let Way::Replay(before) = &script.way else {
+        return;
+    };
+    let keep = copies::keep(rt);
+    let (pages, content) = changed(&keep.own.image, &keep.store, &script.pages);
+    let base = Base {
+        before: before.clone(),
+        state: keep.own.state.bytes.clone(),
+        pages,
+        content: packed::pack(&content),
+    };
+    rt.base.set(Some(base));
+}
+
+/// Pages of an image that are not as the phase before has left them, and their contents.
+fn changed(image: &Image, store: &PageStore, known: &[Sums]) -> (Vec<PageRun>, Vec<u8>) {
+    let known: HashMap<PageIndex, u64> = known.iter().flat_map(Sums::each).collect();
+    let (mut pages, mut content) = (Vec::new(), Vec::new());
+    for run in image.runs() {
+        let at = store.ptr(run.extent().first);
+        let sums = store.sums(std::slice::from_ref(run));
+        for (number, (page, sum)) in (run.pages.start.0..).map(PageIndex).zip(sums).enumerate() {
+            if known.get(&page) != Some(&sum) {
+                runs::push(&mut pages, PageRun::between(page.0, page.0 + 1));
+                // SAFETY: the store holds the run's pages there, one after the other.
+                content.extend_from_slice(unsafe {
+                    std::slice::from_raw_parts(at.add(number * PAGE_SIZE), PAGE_SIZE)
+                });
+            }
+        }
+    }
+    (pages, content)
+}
+
+/// That of the phase that has ended.
+pub fn take(rt: &Runtime) -> Option<Base> {
+    rt.base.borrow_mut().take()
+}
+
+/// Makes this process, which is a child at the end of the phase before, what the worker was when the new one began. Descriptors
+/// stay what they are.
+pub fn lay_over(rt: &Runtime, base: &Base) -> Result<(), String> {
+    let saved = copies::decode(&base.state)?;
+    saved
+        .user
+        .restore_libraries(rt)
+        .map_err(|error| error.to_string())?;
+    let layout = &saved.user.layout;
+    remap::restore_layout(layout, user::State::zones(), Whose::Anothers)
+        .map_err(|error| error.to_string())?;
+    let content = packed::unpack(&base.content).map_err(|error| error.to_string())?;
+    let memory = own_memory::writable().map_err(|error| error.to_string())?;
+    let mut rest = content.as_slice();
+    for run in &base.pages {
+        let (bytes, more) = split(rest, run)?;
+        memory
+            .write_all_at(bytes, run.range().start)
+            .map_err(|error| format!("page {:#x}: {error}", run.start.addr()))?;
+        rest = more;
+    }
+    saved
+        .user
+        .restore_for_replay()
+        .map_err(|error| error.to_string())
+}
+
+fn split<'a>(bytes: &'a [u8], run: &PageRun) -> Result<(&'a [u8], &'a [u8]), String> {
+    bytes
+        .split_at_checked(run.pages as usize * PAGE_SIZE)
+        .ok_or_else(|| "pages are missing".to_owned())
+}

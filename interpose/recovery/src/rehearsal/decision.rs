@@ -1,0 +1,72 @@
+//! `UNDERSTUDY_STATIC=auto`: whether copies do without static data is decided when a rehearsal has told, for each worker by
+//! itself.
+
+use super::rehearsal_runtime::Runtime;
+use super::replay_settings::replays;
+use crate::copies::Script;
+use crate::{events, journal, sys, told, world};
+use understudy_catalogue::message;
+use understudy_formats::events::Kind;
+use understudy_image::PAGE_SIZE;
+use understudy_settings::Static;
+
+fn is_open(rt: &Runtime) -> bool {
+    rt.is_open.get()
+}
+
+/// Looks whether there can be no rehearsal any more; `has_none`: there is no script.
+pub fn look(rt: &Runtime, has_none: bool) {
+    if is_open(rt) && has_none && !journal::is_under_way(rt) {
+        decide(
+            rt,
+            false,
+            "the initialisation phase was not recorded to its end",
+        );
+    }
+}
+
+/// The initialisation phase begins.
+pub fn begin(rt: &Runtime) {
+    rt.is_open.set(told::config().static_data == Static::Auto);
+    if is_open(rt) && !replays() {
+        decide(rt, false, "parity is made of all data");
+    }
+}
+
+/// A rehearsal has told which of a script's pages come out otherwise, or that it did not come to its end. Whether copies do
+/// without the others.
+pub fn accept(rt: &Runtime, script: &Script, different: Option<&[u64]>) -> bool {
+    if !is_open(rt) {
+        return different.is_some();
+    }
+    let pages = script.page_count();
+    let rebuilt = different.map(|different| pages - different.len() as u64);
+    let is_worth_it = rebuilt.is_some_and(|rebuilt| {
+        2 * rebuilt >= pages && rebuilt * PAGE_SIZE as u64 > script.journal() + script.inputs()
+    });
+    let why = match rebuilt {
+        Some(rebuilt) => format!(
+            "{} of {pages} pages differ in a rehearsal; the journal has {} bytes",
+            pages - rebuilt,
+            script.journal()
+        ),
+        None => "a rehearsal has failed".into(),
+    };
+    decide(rt, is_worth_it, &why);
+    is_worth_it
+}
+
+fn decide(rt: &Runtime, replay: bool, why: &str) {
+    rt.is_open.set(false);
+    let way = if replay { "replay" } else { "image" };
+    events::emit(Kind::StaticData {
+        worker: world::worker(rt),
+        way: way.into(),
+        reason: why.into(),
+    });
+    if world::is_first_worker(rt) {
+        sys::say(message::static_way(way, why));
+    } else {
+        log::info!("UNDERSTUDY_STATIC=auto: {way} ({why})");
+    }
+}

@@ -1,0 +1,47 @@
+//! Files that were open at the end of `MPI_Init`: each replay reads them from where they stood.
+#![allow(unsafe_code)]
+
+use crate::journal::{Runtime, hold};
+use std::ffi::c_int;
+use understudy_abi::RUNTIME_FD_BASE;
+
+/// A regular file or a directory, under a descriptor of the program.
+pub(super) struct Input {
+    descriptor: c_int,
+    flags: c_int,
+    offset: i64,
+}
+
+/// Returns the files that are open now, at the end of `MPI_Init`.
+pub(super) fn open_files() -> Vec<Input> {
+    let _held = crate::shim::hold_descriptors();
+    (0..RUNTIME_FD_BASE).filter_map(look).collect()
+}
+
+fn look(descriptor: c_int) -> Option<Input> {
+    // SAFETY: plain system calls, which fail for what is not open or has no position.
+    unsafe {
+        let flags = libc::fcntl(descriptor, libc::F_GETFL);
+        let mut stat: libc::stat = std::mem::zeroed();
+        if flags < 0 || flags & libc::O_PATH != 0 || libc::fstat(descriptor, &mut stat) != 0 {
+            return None;
+        }
+        if !matches!(stat.st_mode & libc::S_IFMT, libc::S_IFREG | libc::S_IFDIR) {
+            return None;
+        }
+        let offset = libc::lseek(descriptor, 0, libc::SEEK_CUR);
+        (offset >= 0).then_some(Input {
+            descriptor,
+            flags,
+            offset,
+        })
+    }
+}
+
+/// Gives the files their old contents and positions, in a child that holds system calls back.
+///
+/// Positions in other processes do not change with them.
+pub(super) fn restore(rt: &Runtime, inputs: &[Input]) -> Result<(), String> {
+    let mut inputs = inputs.iter();
+    inputs.try_for_each(|input| hold::inherit(rt, input.descriptor, input.flags, input.offset))
+}

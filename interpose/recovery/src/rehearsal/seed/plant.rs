@@ -1,0 +1,79 @@
+//! How a seed is made: a process without a parent, and without descriptors of the runtime side.
+#![allow(unsafe_code)]
+
+use super::quiet::Quiet;
+use super::work::serve;
+use crate::rehearsal::rehearsal_runtime::Runtime;
+use crate::user::signals;
+use crate::{renewal, shim, sys};
+use std::fs::File;
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use understudy_catalogue::message;
+use understudy_wire::line::Line;
+
+/// The two ends of a line.
+fn pair() -> io::Result<[Line; 2]> {
+    let mut ends = [0; 2];
+    // SAFETY: socketpair(2), whose descriptors are new.
+    unsafe {
+        if libc::socketpair(
+            libc::AF_UNIX,
+            libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC,
+            0,
+            ends.as_mut_ptr(),
+        ) != 0
+        {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(ends.map(|end| Line::from(OwnedFd::from_raw_fd(sys::lift(end)))))
+    }
+}
+
+/// What seeds of a node take turns by: each replay takes as much memory as its worker has set up.
+fn turns() -> io::Result<File> {
+    let path = renewal::directory().join("rehearsals");
+    let mut options = File::options();
+    options.write(true).create(true).truncate(false).mode(0o600);
+    options.open(path)
+}
+
+/// Forks the seed of this process, which stands at the end of `MPI_Init`.
+pub fn plant(rt: &Runtime) {
+    match fork(rt) {
+        Ok(line) => rt.seed.attach(line),
+        Err(error) => {
+            log::warn!("{}", message::no_replay_process(error))
+        }
+    }
+}
+
+/// Forks a seed; returns the line to it.
+fn fork(rt: &Runtime) -> io::Result<Line> {
+    let ([mine, theirs], turns) = (pair()?, turns()?);
+    let quiet = Quiet::begin();
+    // SAFETY: pidfd_open(2), whose descriptor is new, and fork(2); children do not come back.
+    unsafe {
+        let own = match libc::syscall(libc::SYS_pidfd_open, libc::getpid(), 0) {
+            -1 => return Err(io::Error::last_os_error()),
+            // The program's descriptors must have the numbers in a replay that they had in the phase.
+            fd => OwnedFd::from_raw_fd(sys::lift(fd as i32)),
+        };
+        match shim::fork() {
+            -1 => Err(io::Error::last_os_error()),
+            0 => {
+                if libc::fork() == 0 {
+                    serve(rt, [theirs.into(), own, turns.into()], &quiet);
+                }
+                libc::_exit(0)
+            }
+            child => {
+                libc::waitpid(child, std::ptr::null_mut(), 0);
+                // The program is not told of a child that was not its own.
+                signals::forget(libc::SIGCHLD);
+                Ok(mine)
+            }
+        }
+    }
+}

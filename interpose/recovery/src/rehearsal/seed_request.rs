@@ -1,0 +1,63 @@
+//! Requests to a seed, and its answers.
+#![allow(unsafe_code)]
+
+use crate::copies::Script;
+use bincode::config::standard;
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::os::fd::FromRawFd;
+use std::time::Duration;
+
+/// Shortest time that a child is given, beside several times the duration of the phase.
+pub const LEAST_TIMEOUT: Duration = Duration::from_secs(60);
+const TIMES: u32 = 10;
+
+/// Request to a seed; the number is returned with the answer.
+#[derive(Clone, Copy, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub enum Request {
+    /// Rehearse the script in the first file, and write to the second what was found.
+    ///
+    /// The second file gets a [`Rehearsed`](crate::rehearsal::finding::Rehearsed).
+    Rehearse(u64),
+    /// Replay the script in the first file, and write the pages named beside it to the second.
+    Make(u64),
+    /// Abandon the last request.
+    Nothing,
+}
+
+/// Outcome of the request with this number.
+#[derive(bincode::Encode, bincode::Decode)]
+pub struct Answer {
+    pub number: u64,
+    pub outcome: Result<(), String>,
+}
+
+/// Returns the time that a replay may take.
+pub fn limit(script: &Script) -> Duration {
+    LEAST_TIMEOUT + TIMES * script.took()
+}
+
+/// Creates a file in memory, for pages.
+pub fn memory_file() -> io::Result<File> {
+    // SAFETY: memfd_create(2); the descriptor is new.
+    unsafe {
+        match libc::memfd_create(c"understudy static data".as_ptr(), libc::MFD_CLOEXEC) {
+            -1 => Err(io::Error::last_os_error()),
+            fd => Ok(File::from_raw_fd(fd)),
+        }
+    }
+}
+
+/// Decodes the contents of a file from its beginning.
+pub fn read<T: bincode::Decode<()>>(file: &mut File) -> io::Result<T> {
+    let mut bytes = Vec::new();
+    file.rewind()?;
+    file.read_to_end(&mut bytes)?;
+    let (what, _) = bincode::decode_from_slice(&bytes, standard()).map_err(io::Error::other)?;
+    Ok(what)
+}
+
+/// Encodes a value into a file.
+pub fn write(file: &mut File, what: &impl bincode::Encode) -> io::Result<()> {
+    file.write_all(&bincode::encode_to_vec(what, standard()).map_err(io::Error::other)?)
+}

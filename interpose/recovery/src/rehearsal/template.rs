@@ -1,0 +1,153 @@
+//! The rank's end of its template process: requests for replays.
+
+use super::finding::Rehearsed;
+use super::seed_line::has_ended;
+use super::seed_request::{Answer, Request, limit, memory_file, read};
+use crate::cell::Field;
+use crate::copies::Script;
+use bincode::config::standard;
+use std::cell::Cell;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::rc::{Rc, Weak};
+use std::time::{Duration, Instant};
+use understudy_image::runs::PageRun;
+use understudy_wire::line::Line;
+
+/// Time that an answer may take beside the replay.
+const MARGIN: Duration = Duration::from_secs(30);
+/// Time between two polls for an answer.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Line to a seed, and the number of the last request.
+struct Seed {
+    line: Line,
+    last: Cell<u64>,
+}
+
+/// Template process of this rank, if there is one.
+pub struct Template(Field<Option<Rc<Seed>>>);
+
+/// Request that the seed works on, which is abandoned when this is dropped.
+pub struct Asked {
+    seed: Weak<Seed>,
+    number: u64,
+    result: File,
+}
+
+impl Template {
+    /// Returns the state without a template process.
+    pub const fn none() -> Template {
+        Template(Field::new(None))
+    }
+
+    /// Makes the process at the other end of this line the template process.
+    pub fn attach(&self, line: Line) {
+        self.0.set(Some(Rc::new(Seed {
+            line,
+            last: Cell::new(0),
+        })));
+    }
+
+    /// Returns true if the process lives; forgets it if it does not.
+    pub fn lives(&self) -> bool {
+        let mut seed = self.0.borrow_mut();
+        *seed = seed.take_if(|seed| !has_ended(&seed.line));
+        seed.is_some()
+    }
+
+    /// Forgets the process, which has ended.
+    fn gone<T>(&self) -> Result<T, String> {
+        self.0.set(None);
+        Err("the process for replays has ended".into())
+    }
+
+    /// Requests the rehearsal of a phase, whose encoded script this is.
+    pub fn rehearse(&self, script: &[u8]) -> Result<Asked, String> {
+        self.ask(Request::Rehearse, script)
+    }
+
+    /// Requests these pages, one after the other.
+    pub fn make(&self, script: &Script, pages: &[PageRun]) -> Result<Asked, String> {
+        let bytes = bincode::encode_to_vec((script, pages), standard())
+            .map_err(|error| error.to_string())?;
+        self.ask(Request::Make, &bytes)
+    }
+
+    fn ask(&self, request: fn(u64) -> Request, bytes: &[u8]) -> Result<Asked, String> {
+        let tell = |error: io::Error| error.to_string();
+        let (mut question, result) = (memory_file().map_err(tell)?, memory_file().map_err(tell)?);
+        question.write_all(bytes).map_err(tell)?;
+        let Some(seed) = self.0.borrow().clone() else {
+            return self.gone();
+        };
+        let number = seed.last.get() + 1;
+        seed.last.set(number);
+        let files = [question.as_fd(), result.as_fd()];
+        if seed.line.send_with(&request(number), &files).is_err() {
+            return self.gone();
+        }
+        let seed = Rc::downgrade(&seed);
+        Ok(Asked {
+            seed,
+            number,
+            result,
+        })
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        if let Some(seed) = self
+            .seed
+            .upgrade()
+            .filter(|seed| seed.last.get() == self.number)
+        {
+            // A seed that has ended is found at the next request.
+            let _ = seed.line.send(&Request::Nothing);
+        }
+    }
+}
+
+impl Asked {
+    /// Returns true once the request is completed, or the reason of its failure.
+    fn is_done(&self, template: &Template, limit: Duration) -> Result<bool, String> {
+        loop {
+            let heard = template
+                .0
+                .borrow()
+                .as_ref()
+                .map(|seed| seed.line.receive::<Answer>(limit));
+            match heard {
+                Some(Ok(None)) => return Ok(false),
+                Some(Ok(Some(answer))) if answer.number == self.number => {
+                    return answer.outcome.map(|()| true);
+                }
+                // The answer to an abandoned request.
+                Some(Ok(Some(_))) => {}
+                Some(Err(_)) | None => return template.gone(),
+            }
+        }
+    }
+
+    /// Returns the result of a rehearsal once it is completed.
+    pub fn rehearsed(&mut self, template: &Template) -> Option<Result<Rehearsed, String>> {
+        match self.is_done(template, Duration::ZERO) {
+            Ok(false) => None,
+            Ok(true) => Some(read(&mut self.result).map_err(|error| error.to_string())),
+            Err(why) => Some(Err(why)),
+        }
+    }
+
+    /// Waits for the pages of a replay; returns the file with them.
+    pub fn made(self, template: &Template, script: &Script) -> Result<File, String> {
+        let (began, limit) = (Instant::now(), limit(script) + MARGIN);
+        while !self.is_done(template, POLL_INTERVAL)? {
+            if began.elapsed() > limit {
+                return Err("the process for replays does not answer".into());
+            }
+        }
+        self.result.try_clone().map_err(|error| error.to_string())
+    }
+}

@@ -1,0 +1,272 @@
+//! Active target epochs (MPI 4.1, 12.5.1 and 12.5.2): fence, post, start, complete and wait.
+#![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
+
+use super::epoch_ends::{NO_WORD, check, noted, or_end, own};
+use crate::arch::{self, Rewound};
+use crate::calls::arguments::outcome;
+use crate::calls::runtime;
+use crate::errors::{ERR_ARG, ERR_WIN, SUCCESS};
+use crate::exposure::{self, Word};
+use crate::generated::{Proc, real};
+use crate::handles::{VirtGroup, VirtWin, real_group, real_win};
+use crate::objects::comm;
+use crate::objects::group::{self, ERR_GROUP};
+use crate::objects::window::{self, Epochs, LOCK_SHARED, NO_CHECK};
+use crate::raise::finish_win;
+use crate::recovery::{self, Runtime};
+use crate::{attempt, attention, cut};
+use std::ffi::c_int;
+use understudy_mpi::real_types::{RealGroup, RealWin};
+
+const NO_SUCCEED: c_int = 16;
+
+/// Takes a checkpoint here if one is due and all workers have the window.
+///
+/// It is entered like a collective then.
+pub unsafe extern "C" fn MPI_Win_fence(assert: c_int, win: VirtWin) -> c_int {
+    let rt = runtime();
+    let procedure = Proc::MPI_Win_fence;
+    or_end!(
+        rt,
+        procedure,
+        win,
+        check(rt, win, |epochs| !epochs.are_general())
+    );
+    let comm = window::comm_of(rt, win);
+    if let Some(comm) = comm {
+        outcome!(cut::collective(rt, comm));
+    }
+    // SAFETY: the real library checks its arguments.
+    let fence = || unsafe { real::PMPI_Win_fence(assert, real_win(rt, win)) };
+    let rc = attempt!(rt, window::passive::told(rt, win, fence));
+    if let (Some(comm), true) = (comm, rc != SUCCESS) {
+        cut::withdraw(rt, comm, rc);
+    }
+    noted(rt, procedure, rc, win, |epochs| {
+        epochs.is_fenced = assert & NO_SUCCEED == 0
+    })
+}
+
+/// The ranks in the window's group of a group's members.
+fn ranks_of(rt: &Runtime, win: VirtWin, members: VirtGroup) -> Result<Vec<i32>, c_int> {
+    let wanted = group::members(rt, members).ok_or(ERR_GROUP)?;
+    let comm = window::comm_of(rt, win).ok_or(ERR_WIN)?;
+    let rank = |worker| comm::rank_of(rt, comm, worker).ok_or(ERR_GROUP);
+    wanted.into_iter().map(rank).collect()
+}
+
+/// Calls a procedure of the library with a group of members of a window.
+///
+/// Spawned processes have the window too.
+fn with_members(
+    rt: &Runtime,
+    win: VirtWin,
+    members: VirtGroup,
+    procedure: impl FnOnce(RealGroup, RealWin) -> c_int,
+) -> Result<c_int, c_int> {
+    let (ranks, real) = (ranks_of(rt, win, members)?, real_win(rt, win));
+    let (mut all, mut some) = (
+        real_group(rt, group::null_handle(rt)),
+        real_group(rt, group::null_handle(rt)),
+    );
+    // SAFETY: a window of ours, and ranks in its group; the groups are ours.
+    unsafe {
+        let mut rc = real::PMPI_Win_get_group(real, &mut all);
+        if rc == SUCCESS {
+            rc = real::PMPI_Group_incl(all, ranks.len() as c_int, ranks.as_ptr(), &mut some);
+            real::PMPI_Group_free(&mut all);
+        }
+        if rc == SUCCESS {
+            rc = procedure(some, real);
+            real::PMPI_Group_free(&mut some);
+        }
+        Ok(rc)
+    }
+}
+
+/// Calls the library's own post, start, complete and wait.
+///
+/// The handler returns their outcome, unless the window is of workers only. It may wait for the
+/// programs of others.
+macro_rules! unless_spawned {
+    ($rt:expr, $procedure:expr, $win:expr, $library:expr) => {
+        if window::has_spawned($rt, $win) {
+            outcome!(cut::hold($rt));
+            arch::will_block();
+            let rc: Result<c_int, c_int> = $library(real_win($rt, $win));
+            let rc = attempt!($rt, rc.unwrap_or_else(|rc| rc));
+            return finish_win($rt, $procedure, rc, $win);
+        }
+    };
+}
+
+/// Waits for the next word of a window.
+///
+/// Polls only once if there is something else to be done.
+fn next_word(rt: &Runtime, win: VirtWin) -> Result<(), Rewound> {
+    if attention::is_on() {
+        recovery::check_own(rt, exposure::hear(rt, win), NO_WORD)?;
+        cut::meanwhile(rt)
+    } else {
+        recovery::check_own(rt, exposure::wait(rt, win), NO_WORD)
+    }
+}
+
+pub unsafe extern "C" fn MPI_Win_start(group: VirtGroup, assert: c_int, win: VirtWin) -> c_int {
+    let rt = runtime();
+    let procedure = Proc::MPI_Win_start;
+    let library = |group: RealGroup, real: RealWin| {
+        // SAFETY: the real library checks its arguments.
+        unsafe { real::PMPI_Win_start(group, assert, real) }
+    };
+    unless_spawned!(rt, procedure, win, |_| with_members(
+        rt, win, group, library
+    ));
+    or_end!(rt, procedure, win, check(rt, win, Epochs::may_begin));
+    let targets = or_end!(rt, procedure, win, ranks_of(rt, win, group));
+    outcome!(cut::here(rt));
+    while !exposure::have_told(rt, win, &targets, Word::Exposed) {
+        outcome!(next_word(rt, win));
+    }
+    let own = or_end!(rt, procedure, win, own(rt, win));
+    for &target in targets.iter().filter(|_| own.is_none()) {
+        // Nobody may lock what is exposed, so there is nothing to wait for.
+        // SAFETY: a window of ours and a rank in its group.
+        let rc = attempt!(rt, unsafe {
+            real::PMPI_Win_lock(LOCK_SHARED, target, NO_CHECK, real_win(rt, win))
+        });
+        if rc != SUCCESS {
+            return finish_win(rt, procedure, rc, win);
+        }
+    }
+    window::change_epochs(rt, win, |epochs| {
+        for &target in &targets {
+            epochs.locks.insert(target, (LOCK_SHARED, NO_CHECK));
+        }
+        epochs.targets = Some(targets);
+    });
+    SUCCESS
+}
+
+pub unsafe extern "C" fn MPI_Win_complete(win: VirtWin) -> c_int {
+    let rt = runtime();
+    let procedure = Proc::MPI_Win_complete;
+    // SAFETY: the real library checks its arguments.
+    unless_spawned!(rt, procedure, win, |real| Ok(unsafe {
+        real::PMPI_Win_complete(real)
+    }));
+    or_end!(
+        rt,
+        procedure,
+        win,
+        check(rt, win, |epochs| epochs.targets.is_some())
+    );
+    outcome!(cut::here(rt));
+    let targets = window::get(rt, win).and_then(|window| window.epochs.targets.clone());
+    let targets = targets.unwrap_or_default();
+    let own = or_end!(rt, procedure, win, own(rt, win));
+    let is_known = |&&target: &&i32| {
+        own.as_ref()
+            .is_none_or(|own| own.told().ranks.remove(&target))
+    };
+    for &target in targets.iter().filter(is_known) {
+        arch::will_return();
+        // SAFETY: a window of ours, and a rank that `MPI_Win_start` has locked.
+        let rc = attempt!(rt, unsafe {
+            real::PMPI_Win_unlock(target, real_win(rt, win))
+        });
+        if rc != SUCCESS {
+            return finish_win(rt, procedure, rc, win);
+        }
+    }
+    outcome!(recovery::check_own(
+        rt,
+        exposure::tell(rt, win, &targets, Word::Done),
+        NO_WORD
+    ));
+    window::change_epochs(rt, win, |epochs| {
+        epochs.targets = None;
+        epochs.locks.clear();
+    });
+    SUCCESS
+}
+
+pub unsafe extern "C" fn MPI_Win_post(group: VirtGroup, assert: c_int, win: VirtWin) -> c_int {
+    let rt = runtime();
+    let procedure = Proc::MPI_Win_post;
+    let library = |group: RealGroup, real: RealWin| {
+        // SAFETY: the real library checks its arguments.
+        unsafe { real::PMPI_Win_post(group, assert, real) }
+    };
+    unless_spawned!(rt, procedure, win, |_| with_members(
+        rt, win, group, library
+    ));
+    or_end!(
+        rt,
+        procedure,
+        win,
+        check(rt, win, |epochs| epochs.origins.is_none())
+    );
+    let origins = or_end!(rt, procedure, win, ranks_of(rt, win, group));
+    outcome!(cut::here(rt));
+    outcome!(recovery::check_own(
+        rt,
+        exposure::tell(rt, win, &origins, Word::Exposed),
+        NO_WORD
+    ));
+    window::change_epochs(rt, win, |epochs| epochs.origins = Some(origins));
+    SUCCESS
+}
+
+/// True if all origins have completed; the epoch has ended then.
+fn has_ended(rt: &Runtime, win: VirtWin) -> bool {
+    let origins = window::get(rt, win).and_then(|window| window.epochs.origins.clone());
+    let has_ended = exposure::have_told(rt, win, &origins.unwrap_or_default(), Word::Done);
+    if has_ended {
+        window::change_epochs(rt, win, |epochs| epochs.origins = None);
+    }
+    has_ended
+}
+
+pub unsafe extern "C" fn MPI_Win_wait(win: VirtWin) -> c_int {
+    let rt = runtime();
+    let procedure = Proc::MPI_Win_wait;
+    // SAFETY: the real library checks its arguments.
+    unless_spawned!(rt, procedure, win, |real| Ok(unsafe {
+        real::PMPI_Win_wait(real)
+    }));
+    or_end!(
+        rt,
+        procedure,
+        win,
+        check(rt, win, |epochs| epochs.origins.is_some())
+    );
+    outcome!(cut::here(rt));
+    while !has_ended(rt, win) {
+        outcome!(next_word(rt, win));
+    }
+    SUCCESS
+}
+
+pub unsafe extern "C" fn MPI_Win_test(win: VirtWin, flag: *mut c_int) -> c_int {
+    let rt = runtime();
+    let procedure = Proc::MPI_Win_test;
+    // SAFETY: the real library checks its arguments.
+    unless_spawned!(rt, procedure, win, |real| Ok(unsafe {
+        real::PMPI_Win_test(real, flag)
+    }));
+    or_end!(
+        rt,
+        procedure,
+        win,
+        check(rt, win, |epochs| epochs.origins.is_some())
+    );
+    if flag.is_null() {
+        return finish_win(rt, procedure, ERR_ARG, win);
+    }
+    outcome!(cut::here(rt));
+    while outcome!(recovery::check_own(rt, exposure::hear(rt, win), NO_WORD)) {}
+    // SAFETY: the program's place for it.
+    unsafe { flag.write(c_int::from(has_ended(rt, win))) };
+    SUCCESS
+}

@@ -1,0 +1,58 @@
+//! Checks and ends of the procedures that open or close an epoch.
+
+use crate::errors::{ERR_NO_MEM, ERR_RMA_SYNC, ERR_WIN, SUCCESS};
+use crate::generated::Proc;
+use crate::handles::VirtWin;
+use crate::objects::window::{self, Direct, Epochs};
+use crate::raise::finish_win;
+use crate::recovery::Runtime;
+use std::ffi::c_int;
+use std::rc::Rc;
+
+/// Message for a failed exchange between the two sides of an epoch.
+pub(super) const NO_WORD: &str = "the processes of a window cannot tell each other of their epochs";
+
+/// Ends a procedure that opens or closes an epoch.
+///
+/// Records the change if the procedure has succeeded.
+pub(super) fn noted(
+    rt: &Runtime,
+    procedure: Proc,
+    rc: c_int,
+    win: VirtWin,
+    change: impl FnOnce(&mut Epochs),
+) -> c_int {
+    if rc == SUCCESS {
+        window::change_epochs(rt, win, change);
+    }
+    finish_win(rt, procedure, rc, win)
+}
+
+/// Returns the access to the window if its locks are the layer's.
+pub(super) fn own(rt: &Runtime, win: VirtWin) -> Result<Option<Rc<Direct>>, c_int> {
+    window::passive::own(rt, win).map_err(|_| ERR_NO_MEM)
+}
+
+/// Checks the epochs of a window.
+pub(super) fn check(
+    rt: &Runtime,
+    win: VirtWin,
+    are_right: impl Fn(&Epochs) -> bool,
+) -> Result<(), c_int> {
+    match window::get(rt, win).map(|window| are_right(&window.epochs)) {
+        None => Err(ERR_WIN),
+        Some(false) => Err(ERR_RMA_SYNC),
+        Some(true) => Ok(()),
+    }
+}
+
+/// Leaves a handler with an error.
+macro_rules! or_end {
+    ($rt:expr, $procedure:expr, $win:expr, $result:expr) => {
+        match $result {
+            Ok(value) => value,
+            Err(rc) => return finish_win($rt, $procedure, rc, $win),
+        }
+    };
+}
+pub(super) use or_end;

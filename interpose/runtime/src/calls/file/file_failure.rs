@@ -1,0 +1,164 @@
+//! Errors of the procedures of files, and what is common to these procedures.
+#![allow(unsafe_code)]
+
+use crate::arch::Rewound;
+use crate::calls::arguments;
+use crate::cut;
+use crate::errors::*;
+use crate::generated::Proc;
+use crate::handles::{VirtFile, real_comm};
+use crate::objects::errhandler::Object;
+use crate::objects::file::{self, File};
+use crate::raise::raise_on;
+use crate::recovery::{self, Runtime};
+use std::ffi::c_int;
+use std::io;
+use understudy_mpi::call::ABANDONED;
+use understudy_mpi::comm::Extreme;
+use understudy_mpi::real_types::RealComm;
+use understudy_numbers::Rank;
+
+/// Why a procedure fails.
+pub(super) enum Failure {
+    /// Return code of the library; a process may have died.
+    Library(c_int),
+    /// An error of this class.
+    Class(c_int),
+    /// The handler is to return at once.
+    Rewound,
+}
+
+pub(super) type Result<T> = std::result::Result<T, Failure>;
+
+impl From<Rewound> for Failure {
+    fn from(_: Rewound) -> Failure {
+        Failure::Rewound
+    }
+}
+
+impl From<understudy_mpi::Error> for Failure {
+    fn from(error: understudy_mpi::Error) -> Failure {
+        Failure::Library(error.code())
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
+        Failure::Class(class_of(&error))
+    }
+}
+
+/// The class of an error of the operating system (14.7).
+fn class_of(error: &io::Error) -> c_int {
+    match error.raw_os_error() {
+        Some(libc::ENOENT) => ERR_NO_SUCH_FILE,
+        Some(libc::EEXIST) => ERR_FILE_EXISTS,
+        Some(libc::EACCES | libc::EPERM) => ERR_ACCESS,
+        Some(libc::EROFS) => ERR_READ_ONLY,
+        Some(libc::ENAMETOOLONG | libc::ENOTDIR | libc::EISDIR | libc::ELOOP) => ERR_BAD_FILE,
+        Some(libc::ENOSPC) => ERR_NO_SPACE,
+        Some(libc::EDQUOT) => ERR_QUOTA,
+        Some(libc::ETXTBSY) => ERR_FILE_IN_USE,
+        _ => ERR_IO,
+    }
+}
+
+pub(super) fn class(class: c_int) -> Failure {
+    Failure::Class(class)
+}
+
+/// Makes a result of the return code of a collective of the library.
+pub(super) fn library(rc: c_int) -> Result<()> {
+    if rc == SUCCESS {
+        Ok(())
+    } else {
+        Err(Failure::Library(rc))
+    }
+}
+
+/// Makes a result of the return code of a local procedure of the library.
+///
+/// An error is this process's, and the others wait for it all the same.
+pub(super) fn local(rc: c_int) -> Result<()> {
+    match rc {
+        ABANDONED => library(rc),
+        rc => library(rc).map_err(|_| class(rc)),
+    }
+}
+
+/// Returns a procedure's outcome to the program.
+///
+/// An error goes to the error handler of the file, or of `MPI_FILE_NULL`.
+pub(super) fn finish(rt: &Runtime, procedure: Proc, fh: VirtFile, outcome: Result<()>) -> c_int {
+    let rc = match outcome {
+        Ok(()) => return SUCCESS,
+        Err(Failure::Class(rc)) => rc,
+        Err(Failure::Library(rc)) => match recovery::check(rt, rc) {
+            Ok(rc) => rc,
+            // The program has been rewound.
+            Err(_) => return SUCCESS,
+        },
+        Err(Failure::Rewound) => return SUCCESS,
+    };
+    let object = match file::index(rt, fh) {
+        Some(_) => Object::File(fh),
+        None => Object::NoFile,
+    };
+    raise_on(rt, procedure, rc, object)
+}
+
+/// A copy of an open file's entry.
+pub(super) fn known(rt: &Runtime, fh: VirtFile) -> Result<File> {
+    file::get(rt, fh)
+        .map(|file| file.clone())
+        .ok_or(class(ERR_FILE))
+}
+
+pub(super) fn comm_of(rt: &Runtime, file: &File) -> RealComm {
+    real_comm(rt, file.comm())
+}
+
+/// Writes a value to the program's place for it.
+///
+/// # Safety
+/// `to` is such a place, or null.
+pub(super) unsafe fn put<T>(to: *mut T, value: T) -> Result<()> {
+    // SAFETY: handed on to the caller.
+    unsafe { arguments::put(to, value) }.map_err(class)
+}
+
+/// Enters a collective of all processes that have opened a file.
+///
+/// Called before they wait for each other; nothing may have been done before.
+pub(super) fn together(rt: &Runtime, fh: VirtFile) -> Result<()> {
+    let comm = file::get(rt, fh)
+        .map(|file| file.comm())
+        .ok_or(class(ERR_FILE))?;
+    Ok(cut::collective(rt, comm)?)
+}
+
+/// Agrees on one outcome: an error of one process is an error of all.
+pub(super) fn agree(comm: RealComm, outcome: Result<()>) -> Result<()> {
+    let code = match outcome {
+        Ok(()) => SUCCESS,
+        Err(Failure::Class(rc)) => rc,
+        library => return library,
+    };
+    match comm.extremes(Extreme::Greatest, &[code as u64])?.first() {
+        Some(&worst) if worst != SUCCESS as u64 => Err(class(worst as c_int)),
+        _ => Ok(()),
+    }
+}
+
+/// Lets one process act for all when all have come.
+///
+/// No process continues before.
+pub(super) fn first_does(comm: RealComm, act: impl FnOnce() -> Result<()>) -> Result<()> {
+    comm.barrier()?;
+    let outcome = if comm.rank()? == Rank(0) {
+        act()
+    } else {
+        Ok(())
+    };
+    agree(comm, outcome)
+}

@@ -1,0 +1,123 @@
+//! Procedures that concern a whole file: size, group, mode, atomicity, sync.
+#![allow(unsafe_code)]
+
+use super::file_failure::{
+    Failure, Result, agree, class, comm_of, finish, first_does, known, put, together,
+};
+use crate::calls::runtime;
+use crate::errors::*;
+use crate::generated::Proc;
+use crate::handles::{VirtFile, VirtGroup};
+use crate::objects::file::{self, mode};
+use crate::objects::{comm, group};
+use crate::recovery::Runtime;
+use crate::user;
+use std::ffi::c_int;
+
+/// Makes a file longer or shorter; `only_longer`, but not shorter.
+fn set_size(rt: &Runtime, fh: VirtFile, size: i64, only_longer: bool) -> Result<()> {
+    let file = known(rt, fh)?;
+    let size = u64::try_from(size).map_err(|_| class(ERR_ARG))?;
+    if file.mode & mode::RDONLY != 0 {
+        return Err(class(ERR_READ_ONLY));
+    }
+    together(rt, fh)?;
+    first_does(comm_of(rt, &file), || {
+        let descriptor = file::descriptor(rt, fh)?;
+        let old = descriptor.metadata()?.len();
+        if size == old || (only_longer && size < old) {
+            return Ok(());
+        }
+        // The bytes cut off are noted as overwritten, so that accesses after it need not be noted
+        // again.
+        let cut = [(size.min(old), old.saturating_sub(size))];
+        user::note_overwriting(rt, &descriptor, &cut);
+        Ok(descriptor.set_len(size)?)
+    })
+}
+
+pub unsafe extern "C" fn MPI_File_set_size(fh: VirtFile, size: i64) -> c_int {
+    let rt = runtime();
+    finish(
+        rt,
+        Proc::MPI_File_set_size,
+        fh,
+        set_size(rt, fh, size, false),
+    )
+}
+
+pub unsafe extern "C" fn MPI_File_preallocate(fh: VirtFile, size: i64) -> c_int {
+    let rt = runtime();
+    finish(
+        rt,
+        Proc::MPI_File_preallocate,
+        fh,
+        set_size(rt, fh, size, true),
+    )
+}
+
+fn size_of(rt: &Runtime, fh: VirtFile) -> Result<u64> {
+    known(rt, fh)?;
+    Ok(file::descriptor(rt, fh)?.metadata()?.len())
+}
+
+pub unsafe extern "C" fn MPI_File_get_size(fh: VirtFile, size: *mut i64) -> c_int {
+    let rt = runtime();
+    // SAFETY: the program's place for it.
+    let got = size_of(rt, fh).and_then(|bytes| unsafe { put(size, bytes as i64) });
+    finish(rt, Proc::MPI_File_get_size, fh, got)
+}
+
+pub unsafe extern "C" fn MPI_File_get_group(fh: VirtFile, group: *mut VirtGroup) -> c_int {
+    let rt = runtime();
+    let members =
+        known(rt, fh).and_then(|file| comm::members(rt, file.comm()).ok_or(class(ERR_COMM)));
+    let made = members.and_then(|members| group::create(rt, members, 0).map_err(Failure::Library));
+    // SAFETY: the program's place for the handle.
+    let got = made.and_then(|handle| unsafe { put(group, handle) });
+    finish(rt, Proc::MPI_File_get_group, fh, got)
+}
+
+pub unsafe extern "C" fn MPI_File_get_amode(fh: VirtFile, amode: *mut c_int) -> c_int {
+    let rt = runtime();
+    // SAFETY: the program's place for it.
+    let got = known(rt, fh).and_then(|file| unsafe { put(amode, file.mode) });
+    finish(rt, Proc::MPI_File_get_amode, fh, got)
+}
+
+fn set_atomicity(rt: &Runtime, fh: VirtFile, flag: bool) -> Result<()> {
+    let file = known(rt, fh)?;
+    together(rt, fh)?;
+    comm_of(rt, &file).barrier()?;
+    file::get_mut(rt, fh).ok_or(class(ERR_FILE))?.atomic = flag;
+    Ok(())
+}
+
+pub unsafe extern "C" fn MPI_File_set_atomicity(fh: VirtFile, flag: c_int) -> c_int {
+    let rt = runtime();
+    finish(
+        rt,
+        Proc::MPI_File_set_atomicity,
+        fh,
+        set_atomicity(rt, fh, flag != 0),
+    )
+}
+
+pub unsafe extern "C" fn MPI_File_get_atomicity(fh: VirtFile, flag: *mut c_int) -> c_int {
+    let rt = runtime();
+    // SAFETY: the program's place for it.
+    let got = known(rt, fh).and_then(|file| unsafe { put(flag, c_int::from(file.atomic)) });
+    finish(rt, Proc::MPI_File_get_atomicity, fh, got)
+}
+
+fn sync(rt: &Runtime, fh: VirtFile) -> Result<()> {
+    let file = known(rt, fh)?;
+    together(rt, fh)?;
+    let synced = file::descriptor(rt, fh).and_then(|descriptor| descriptor.sync_all());
+    agree(comm_of(rt, &file), synced.map_err(Failure::from))
+}
+
+pub unsafe extern "C" fn MPI_File_sync(fh: VirtFile) -> c_int {
+    let rt = runtime();
+    finish(rt, Proc::MPI_File_sync, fh, sync(rt, fh))
+}

@@ -1,0 +1,443 @@
+//! Procedures that make, free and describe windows.
+#![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
+
+use super::new_window::{blank, enter, give_back};
+use super::with_spawned;
+use crate::arch::Rewound;
+use crate::calls::arguments::{outcome, put_text};
+use crate::calls::runtime;
+use crate::errors::{ERR_ARG, ERR_COMM, ERR_NO_MEM, ERR_WIN, SUCCESS};
+use crate::generated::{HandleKind, Proc, real};
+use crate::handles::{VirtComm, VirtGroup, VirtInfo, VirtWin, real_comm, real_info, real_win};
+use crate::objects::comm::{self, create, hints};
+use crate::objects::lookup::{from_fortran, to_fortran};
+use crate::objects::window::shared::{self, Region, Segment};
+use crate::objects::window::{self, Flavor, Hints, Window};
+use crate::objects::{attribute, group, info, objects};
+use crate::raise::{finish_win, raise};
+use crate::recovery::{self, Runtime};
+use crate::user::heap;
+use crate::{attempt, copies, cut, early, gather};
+use std::ffi::{CStr, c_char, c_int, c_void};
+use understudy_mpi::abi::limit;
+use understudy_mpi::real_types::{RealComm, RealInfo, RealWin};
+
+/// Memory of MPI_Win_allocate begins at a multiple of this.
+const ALIGNMENT: u64 = 64;
+
+/// Makes a window with a communicator of its own. `constructor` fills in the rest.
+fn make(
+    rt: &Runtime,
+    comm: VirtComm,
+    flavor: Flavor,
+    info: VirtInfo,
+    constructor: impl FnOnce(&mut Window, RealComm, RealInfo, &mut RealWin) -> c_int,
+) -> Result<Result<VirtWin, c_int>, Rewound> {
+    if comm::has_spawned(rt, comm) {
+        return with_spawned::make(rt, comm, flavor, info, constructor);
+    }
+    let mut hints = match Hints::of(rt, info) {
+        Ok(hints) => hints,
+        Err(rc) => return Ok(Err(rc)),
+    };
+    let mut made = None;
+    // SAFETY: a communicator.
+    let duplicate = |new: &mut RealComm| unsafe { real::PMPI_Comm_dup(real_comm(rt, comm), new) };
+    let rc = recovery::check(
+        rt,
+        create::make(rt, duplicate, |it| early::is_used(rt, it), &mut made),
+    )?;
+    let Some(own) = made.filter(|_| rc == SUCCESS) else {
+        return Ok(Err(rc));
+    };
+    let own = create::register(rt, own, comm);
+    let mut window = blank(rt, own, flavor);
+    window.no_locks = hints.no_locks.take();
+    let mut new = RealWin(std::ptr::null_mut());
+    let rc = match gather::all_say(real_comm(rt, own), window.cells != 0) {
+        Ok(true) => constructor(&mut window, real_comm(rt, own), hints.real, &mut new),
+        Ok(false) => ERR_NO_MEM,
+        Err(error) => error.code(),
+    };
+    enter(rt, rc, window, new)
+}
+
+/// Checks arguments that the layer itself uses.
+fn may_make(rt: &Runtime, comm: VirtComm, win: *mut VirtWin) -> Result<(), c_int> {
+    match comm::get(rt, comm) {
+        None => Err(ERR_COMM),
+        Some(comm) if comm.remote.is_some() => Err(ERR_COMM),
+        Some(_) if win.is_null() => Err(ERR_ARG),
+        Some(_) => Ok(()),
+    }
+}
+
+/// Makes a window in a handler, and leaves that in case of an error.
+macro_rules! made {
+    ($rt:expr, $procedure:expr, $comm:expr, $win:expr, $made:expr) => {{
+        if let Err(rc) = may_make($rt, $comm, $win) {
+            return raise($rt, $procedure, rc, Some($comm));
+        }
+        outcome!(cut::together($rt, $comm));
+        match outcome!($made) {
+            // SAFETY: the program's place for the handle.
+            Ok(window) => unsafe { $win.write(window) },
+            Err(rc) => return raise($rt, $procedure, rc, Some($comm)),
+        }
+        copies::expose_windows($rt);
+    }};
+}
+
+pub unsafe extern "C" fn MPI_Win_create(
+    base: *mut c_void,
+    size: isize,
+    disp_unit: c_int,
+    info: VirtInfo,
+    comm: VirtComm,
+    win: *mut VirtWin,
+) -> c_int {
+    let rt = runtime();
+    made!(
+        rt,
+        Proc::MPI_Win_create,
+        comm,
+        win,
+        make(rt, comm, Flavor::Create, info, |window, own, hints, new| {
+            (window.base, window.size, window.disp_unit) = (base as u64, size as i64, disp_unit);
+            // SAFETY: the program's memory; the real library checks the rest.
+            unsafe { real::PMPI_Win_create(base, size, disp_unit, hints, own, new) }
+        })
+    );
+    SUCCESS
+}
+
+/// The window has memory that its members share.
+fn share(window: &mut Window, own: RealComm, region: Region) -> Result<(), c_int> {
+    window.region = region;
+    let rank = own.rank().map_err(|error| error.code())?;
+    window.base = window
+        .region
+        .segment(rank.0 as usize)
+        .map_or(0, |(at, _)| at);
+    Ok(())
+}
+
+/// Allocates memory for a window of `MPI_Win_allocate`. Collective.
+///
+/// The members share it, or it is the program's, as that of `MPI_Alloc_mem`.
+fn allocate(rt: &Runtime, window: &mut Window, own: RealComm) -> Result<(), c_int> {
+    let segment = Segment {
+        size: window.size,
+        disp_unit: window.disp_unit,
+        is_apart: true,
+    };
+    match shared::allocate_if_plenty(rt, window.comm, own, segment) {
+        Ok(Some(region)) => return share(window, own, region),
+        Ok(None) | Err(ERR_NO_MEM) => {}
+        Err(rc) => return Err(rc),
+    }
+    window.block = heap::zeros(window.size.max(0) as u64 + ALIGNMENT);
+    window.base = window.block.next_multiple_of(ALIGNMENT);
+    match gather::all_say(own, window.block != 0) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(ERR_NO_MEM),
+        Err(error) => Err(error.code()),
+    }
+}
+
+pub unsafe extern "C" fn MPI_Win_allocate(
+    size: isize,
+    disp_unit: c_int,
+    info: VirtInfo,
+    comm: VirtComm,
+    baseptr: *mut c_void,
+    win: *mut VirtWin,
+) -> c_int {
+    let rt = runtime();
+    made!(
+        rt,
+        Proc::MPI_Win_allocate,
+        comm,
+        win,
+        make(
+            rt,
+            comm,
+            Flavor::Allocate,
+            info,
+            |window, own, hints, new| {
+                (window.size, window.disp_unit) = (size as i64, disp_unit);
+                if comm::has_spawned(rt, comm) {
+                    let allocate = real::PMPI_Win_allocate;
+                    // SAFETY: the program's place for the address.
+                    return unsafe {
+                        with_spawned::allocate(window, (hints, own, new), baseptr, allocate)
+                    };
+                }
+                if let Err(rc) = allocate(rt, window, own) {
+                    return rc;
+                }
+                let base = window.base as *mut c_void;
+                // SAFETY: so many bytes of the program's memory; its place for the address.
+                unsafe {
+                    baseptr.cast::<*mut c_void>().write_unaligned(base);
+                    real::PMPI_Win_create(base, size, disp_unit, hints, own, new)
+                }
+            }
+        )
+    );
+    SUCCESS
+}
+
+/// The memory is the layer's ([`window::shared`]).
+pub unsafe extern "C" fn MPI_Win_allocate_shared(
+    size: isize,
+    disp_unit: c_int,
+    info: VirtInfo,
+    comm: VirtComm,
+    baseptr: *mut c_void,
+    win: *mut VirtWin,
+) -> c_int {
+    let rt = runtime();
+    let segment = Segment {
+        size: size as i64,
+        disp_unit,
+        is_apart: hints::pairs(real_info(rt, info))
+            .iter()
+            .any(|(key, value)| key == b"alloc_shared_noncontig" && value == b"true"),
+    };
+    made!(
+        rt,
+        Proc::MPI_Win_allocate_shared,
+        comm,
+        win,
+        make(rt, comm, Flavor::Shared, info, |window, own, hints, new| {
+            (window.size, window.disp_unit) = (size as i64, disp_unit);
+            if comm::has_spawned(rt, comm) {
+                let allocate = real::PMPI_Win_allocate_shared;
+                // SAFETY: the program's place for the address.
+                return unsafe {
+                    with_spawned::allocate(window, (hints, own, new), baseptr, allocate)
+                };
+            }
+            let region = shared::allocate(rt, window.comm, own, segment);
+            if let Err(rc) = region.and_then(|region| share(window, own, region)) {
+                return rc;
+            }
+            // SAFETY: a communicator; the process's segment; the program's place for the address.
+            unsafe {
+                let base = window.base as *mut c_void;
+                baseptr.cast::<*mut c_void>().write_unaligned(base);
+                real::PMPI_Win_create(base, size, disp_unit, hints, own, new)
+            }
+        })
+    );
+    SUCCESS
+}
+
+pub unsafe extern "C" fn MPI_Win_create_dynamic(
+    info: VirtInfo,
+    comm: VirtComm,
+    win: *mut VirtWin,
+) -> c_int {
+    let rt = runtime();
+    made!(
+        rt,
+        Proc::MPI_Win_create_dynamic,
+        comm,
+        win,
+        make(rt, comm, Flavor::Dynamic, info, |_, own, hints, new| {
+            // SAFETY: the real library checks its arguments.
+            unsafe { real::PMPI_Win_create_dynamic(hints, own, new) }
+        })
+    );
+    SUCCESS
+}
+
+pub unsafe extern "C" fn MPI_Win_attach(win: VirtWin, base: *mut c_void, size: isize) -> c_int {
+    let rt = runtime();
+    // SAFETY: the program's memory; the real library checks the rest.
+    let rc = attempt!(rt, unsafe {
+        real::PMPI_Win_attach(real_win(rt, win), base, size)
+    });
+    if rc == SUCCESS {
+        if let Some(mut window) = window::get_mut(rt, win) {
+            window.attached.push((base as u64, size as i64));
+        }
+        copies::expose_windows(rt);
+    }
+    finish_win(rt, Proc::MPI_Win_attach, rc, win)
+}
+
+pub unsafe extern "C" fn MPI_Win_detach(win: VirtWin, base: *const c_void) -> c_int {
+    let rt = runtime();
+    // SAFETY: the real library checks its arguments.
+    let rc = attempt!(rt, unsafe {
+        real::PMPI_Win_detach(real_win(rt, win), base)
+    });
+    if rc == SUCCESS
+        && let Some(mut window) = window::get_mut(rt, win)
+        && let Some(position) = window
+            .attached
+            .iter()
+            .position(|&(known, _)| known == base as u64)
+    {
+        window.attached.remove(position);
+    }
+    finish_win(rt, Proc::MPI_Win_detach, rc, win)
+}
+
+/// Collective: no member goes on before all have called it.
+pub unsafe extern "C" fn MPI_Win_free(win: *mut VirtWin) -> c_int {
+    let rt = runtime();
+    let procedure = Proc::MPI_Win_free;
+    // SAFETY: the program's handle.
+    let Some(handle) = (!win.is_null()).then(|| unsafe { *win }) else {
+        return raise(rt, procedure, ERR_ARG, None);
+    };
+    let Some(index) = window::index(rt, handle) else {
+        return raise(rt, procedure, ERR_WIN, None);
+    };
+    if let Some(comm) = window::comm_of(rt, handle) {
+        outcome!(cut::together(rt, comm));
+    }
+    let rc = attribute::delete_win(rt, handle);
+    if rc != SUCCESS {
+        return finish_win(rt, procedure, rc, handle);
+    }
+    let mut real = real_win(rt, handle);
+    // SAFETY: a window, which is gone after a success.
+    let free = || unsafe { real::PMPI_Win_free(&mut real) };
+    let rc = attempt!(rt, window::passive::told(rt, handle, free));
+    if rc != SUCCESS {
+        return finish_win(rt, procedure, rc, handle);
+    }
+    if let Some(window) = window::remove(rt, index) {
+        let own = real_comm(rt, comm::handle(rt, window.comm));
+        outcome!(recovery::check_own(
+            rt,
+            window.region.release(own),
+            "processes do not meet at the end of a window"
+        ));
+        give_back(rt, &window);
+    }
+    // SAFETY: the program's handle.
+    unsafe { *win = window::null_handle(rt) };
+    SUCCESS
+}
+
+pub unsafe extern "C" fn MPI_Win_get_group(win: VirtWin, group: *mut VirtGroup) -> c_int {
+    let rt = runtime();
+    let procedure = Proc::MPI_Win_get_group;
+    let own = window::comm_of(rt, win);
+    let Some((members, session)) =
+        own.and_then(|it| Some((comm::members(rt, it)?, comm::session(rt, it))))
+    else {
+        return raise(rt, procedure, ERR_WIN, None);
+    };
+    if group.is_null() {
+        return finish_win(rt, procedure, ERR_ARG, win);
+    }
+    match group::create(rt, members, session) {
+        Ok(made) => {
+            // SAFETY: the program's place for the handle.
+            unsafe { *group = made };
+            SUCCESS
+        }
+        Err(rc) => finish_win(rt, procedure, rc, win),
+    }
+}
+
+pub unsafe extern "C" fn MPI_Win_set_info(win: VirtWin, info: VirtInfo) -> c_int {
+    let rt = runtime();
+    let procedure = Proc::MPI_Win_set_info;
+    let real = real_win(rt, win);
+    let mut hints = match Hints::of(rt, info) {
+        Ok(hints) => hints,
+        Err(rc) => return finish_win(rt, procedure, rc, win),
+    };
+    // SAFETY: the real library checks its arguments.
+    let rc = attempt!(rt, unsafe { real::PMPI_Win_set_info(real, hints.real) });
+    if rc == SUCCESS
+        && let Some(mut window) = window::get_mut(rt, win)
+    {
+        window.info = window::info_of(rt, real);
+        window.no_locks = hints.no_locks.take().or(window.no_locks.take());
+    }
+    finish_win(rt, procedure, rc, win)
+}
+
+pub unsafe extern "C" fn MPI_Win_get_info(win: VirtWin, info_used: *mut VirtInfo) -> c_int {
+    let rt = runtime();
+    let procedure = Proc::MPI_Win_get_info;
+    let hints = match window::get(rt, win) {
+        None => Err(ERR_WIN),
+        Some(_) if info_used.is_null() => Err(ERR_ARG),
+        Some(window) => Ok(window::told_hints(rt, &window, real_win(rt, win))),
+    };
+    let made = hints.and_then(|hints| info::create(rt, &hints));
+    if let Ok(info) = made {
+        // SAFETY: the program's place for the handle.
+        unsafe { *info_used = info };
+    }
+    finish_win(rt, procedure, made.err().unwrap_or(SUCCESS), win)
+}
+
+/// A name that is too long is cut.
+pub unsafe extern "C" fn MPI_Win_set_name(win: VirtWin, win_name: *const c_char) -> c_int {
+    let rt = runtime();
+    let procedure = Proc::MPI_Win_set_name;
+    let Some(mut window) = window::get_mut(rt, win) else {
+        return raise(rt, procedure, ERR_WIN, None);
+    };
+    if win_name.is_null() {
+        drop(window);
+        return finish_win(rt, procedure, ERR_ARG, win);
+    }
+    // SAFETY: a C string of the program.
+    let name = unsafe { CStr::from_ptr(win_name) }.to_bytes();
+    window.name = name[..name.len().min(limit("MPI_MAX_OBJECT_NAME") - 1)].to_vec();
+    SUCCESS
+}
+
+pub unsafe extern "C" fn MPI_Win_get_name(
+    win: VirtWin,
+    win_name: *mut c_char,
+    resultlen: *mut c_int,
+) -> c_int {
+    let rt = runtime();
+    let procedure = Proc::MPI_Win_get_name;
+    let name = match window::get(rt, win) {
+        Some(window) => window.name.clone(),
+        // The null handle has a name, too (MPI 4.1, 7.8).
+        None if win == window::null_handle(rt) => "MPI_WIN_NULL".into(),
+        None => return raise(rt, procedure, ERR_WIN, None),
+    };
+    if win_name.is_null() || resultlen.is_null() {
+        return finish_win(rt, procedure, ERR_ARG, win);
+    }
+    // SAFETY: the program's array of MPI_MAX_OBJECT_NAME characters; a name is shorter.
+    unsafe {
+        put_text(win_name, &name);
+        *resultlen = name.len() as c_int;
+    }
+    SUCCESS
+}
+
+pub unsafe extern "C" fn MPI_Win_c2f(win: VirtWin) -> c_int {
+    to_fortran(HandleKind::Win, win.0, || 0)
+}
+
+pub unsafe extern "C" fn MPI_Win_f2c(win: c_int) -> VirtWin {
+    let rt = runtime();
+    if win == 0 {
+        return window::null_handle(rt);
+    }
+    let exists = |index| objects(rt).windows.get(index).is_some();
+    VirtWin(from_fortran(
+        rt,
+        HandleKind::Win,
+        win,
+        exists,
+        std::ptr::null_mut,
+    ))
+}

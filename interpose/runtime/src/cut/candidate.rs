@@ -1,0 +1,267 @@
+//! Candidates for cuts, and the votes between them.
+//!
+//! A candidate is the entry of a collective over all workers; every worker passes the same
+//! candidates in the same order. With an interval in calls every n-th candidate is a cut. With an
+//! interval in time, a vote ([`crate::rounds`]) decides for all workers whether one is due; its
+//! result is evaluated a fixed number of candidates after it was started, so that all evaluate the
+//! same one, and no worker waits for it. With `auto` the interval itself follows from the vote.
+
+use super::anywhere::{self, hold};
+use super::take::take;
+use super::together::{all_together, come_together};
+use crate::arch::{self, Rewound};
+use crate::handles::VirtComm;
+use crate::objects::comm;
+use crate::own_messages::tag;
+use crate::recovery::{self, Runtime};
+use crate::rehearsal::{self, again};
+use crate::rounds::{Numbers, Rounds};
+use crate::schedule::{self, Schedule};
+use crate::{checkpoint, copies, errors, headroom, journal, marks, overdue, told, world};
+use std::ffi::c_int;
+use std::time::Instant;
+use understudy_mpi as mpi;
+use understudy_settings::Interval;
+
+/// Maximum number of candidates that are passed without a vote.
+///
+/// After a burst of quick ones (a program's start) slow ones may follow, and the next cut should
+/// not have to wait for many of those.
+const MAX_STRIDE: u64 = 32;
+/// The maximum while any worker records a phase, which should end soon after its worker wants that.
+const PHASE_STRIDE: u64 = 2;
+
+/// Consequence of a failed vote, for the user.
+const NO_VOTE: &str = "the workers cannot agree on a cut";
+/// Flags of a worker in a vote; the greatest sum counts.
+const RECORDS: i64 = 1;
+const IS_DUE: i64 = 2;
+const HOLDS: i64 = 4;
+
+/// Completes the vote under way, at the end of the program.
+///
+/// All workers have passed the same candidates, so the same vote is under way everywhere.
+pub fn finish(rt: &Runtime) -> Result<(), Rewound> {
+    overdue::end();
+    anywhere::finish(rt);
+    while schedule::state(rt).vote.is_some() {
+        if help(rt)?.is_some() {
+            schedule::state(rt).vote = None;
+        }
+    }
+    Ok(())
+}
+
+/// Passes the entry of a collective.
+#[inline]
+pub fn collective(rt: &Runtime, comm: VirtComm) -> Result<(), Rewound> {
+    checkpoint::poll(rt)?;
+    come_together(rt, comm)?;
+    if comm::spans_all(rt, comm) {
+        pass(rt)?;
+    } else {
+        hold(rt)?;
+        // Only an agreement on a cut at any call asks how many there were.
+        if told::config().anywhere {
+            comm::count_collective(rt, comm);
+        }
+    }
+    arch::will_block();
+    Ok(())
+}
+
+/// Uncounts a blocking collective that has failed because of its arguments.
+///
+/// It has met no other process: others count it when it is called rightly.
+#[cold]
+pub fn withdraw(rt: &Runtime, comm: VirtComm, rc: c_int) {
+    let of_arguments = |error: mpi::Error| errors::is_of_arguments(error.class());
+    if !mpi::check(rc).is_err_and(of_arguments) {
+        return;
+    }
+    if comm::spans_all(rt, comm) {
+        schedule::state(rt).schedule.candidates -= 1;
+    } else if told::config().anywhere {
+        comm::discount_collective(rt, comm);
+    }
+}
+
+/// Passes a point that the program names in all workers.
+pub fn point(rt: &Runtime) -> Result<(), Rewound> {
+    checkpoint::poll(rt)?;
+    all_together(rt)?;
+    pass(rt)
+}
+
+/// Passes a point where the program wants a cut.
+pub fn wanted(rt: &Runtime) -> Result<(), Rewound> {
+    checkpoint::poll(rt)?;
+    all_together(rt)?;
+    let mut state = schedule::state(rt);
+    if !state.resumed {
+        state.schedule.overdue = true;
+        state.schedule.next = state.schedule.candidates + 1;
+        state.wake = 0;
+    }
+    drop(state);
+    pass(rt)
+}
+
+/// Passes a candidate, where this worker may wait for all others.
+///
+/// None of them is to stand still before it.
+#[inline]
+fn pass(rt: &Runtime) -> Result<(), Rewound> {
+    anywhere::leave(rt)?;
+    candidate(rt)?;
+    marks::pass(rt);
+    Ok(())
+}
+
+#[inline]
+fn candidate(rt: &Runtime) -> Result<(), Rewound> {
+    let mut state = schedule::state(rt);
+    if state.resumed {
+        state.resumed = false;
+        return Ok(());
+    }
+    state.schedule.candidates += 1;
+    if state.schedule.candidates < state.wake {
+        Ok(())
+    } else {
+        drop(state);
+        awake(rt)
+    }
+}
+
+/// Passes a candidate at which something is to be done.
+#[cold]
+fn awake(rt: &Runtime) -> Result<(), Rewound> {
+    let Schedule {
+        candidates, next, ..
+    } = schedule::schedule(rt);
+    if candidates >= next {
+        decide(rt)?;
+    } else {
+        help(rt)?;
+    }
+    let mut state = schedule::state(rt);
+    let needs_help = state.vote.as_ref().is_some_and(Rounds::needs_help);
+    state.wake = if needs_help { 0 } else { state.schedule.next };
+    Ok(())
+}
+
+fn decide(rt: &Runtime) -> Result<(), Rewound> {
+    if !world::is_protected() {
+        return Ok(());
+    }
+    let overdue = std::mem::take(&mut schedule::state(rt).schedule.overdue);
+    match told::config().interval {
+        Interval::Off => {
+            schedule::state(rt).schedule.next = u64::MAX;
+            if overdue {
+                return take(rt);
+            }
+        }
+        Interval::Calls(calls) => {
+            let mut state = schedule::state(rt);
+            let candidates = state.schedule.candidates;
+            state.schedule.next = (candidates / calls + 1) * calls;
+            drop(state);
+            if overdue || candidates.is_multiple_of(calls) {
+                return take(rt);
+            }
+        }
+        Interval::Time(_) | Interval::Auto => {
+            if !copies::is_pending() {
+                rehearsal::poll(rt);
+            }
+            let due = tally(rt)? || overdue;
+            {
+                let schedule = &mut schedule::state(rt).schedule;
+                schedule.next = schedule.candidates + schedule.stride;
+            }
+            if due {
+                take(rt)?;
+            }
+            if world::is_protected() {
+                return vote(rt);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Starts the vote that the next decision takes into account.
+fn vote(rt: &Runtime) -> Result<(), Rewound> {
+    let mut guard = schedule::state(rt);
+    let state = &mut *guard;
+    let interval = state.pace.interval();
+    let now = Instant::now();
+    let is_over = state
+        .last
+        .is_some_and(|last| now.duration_since(last) >= interval);
+    let is_due = is_over
+        || state.pace.poll_warning(state.last)
+        || headroom::has_given_up()
+        || journal::asks_for_cut(rt)
+        || again::asks_for_cut(rt);
+    let says = [
+        (state.held > 0, HOLDS),
+        (is_due, IS_DUE),
+        (journal::is_recording(rt), RECORDS),
+    ];
+    let says: i64 = says
+        .iter()
+        .map(|&(says, what)| i64::from(says) * what)
+        .sum();
+    let before = state.decided.replace((now, state.schedule.candidates));
+    let since = |(then, at): (Instant, u64)| {
+        now.duration_since(then) / (state.schedule.candidates - at).max(1) as u32
+    };
+    let per_candidate = before.map_or(interval, since).as_nanos() as i64;
+    let [cost, rate] = state.pace.terms();
+    let (world, numbers) = (world::get(rt), [says, per_candidate, cost, rate]);
+    drop(guard);
+    let vote = Rounds::new(
+        world.private,
+        tag::VOTE,
+        (world::worker(rt), world.worker_count),
+        numbers,
+    );
+    let started = schedule::state(rt).vote.insert(vote).start();
+    recovery::check_own(rt, started, NO_VOTE)
+}
+
+/// Advances the vote; returns its result once it is complete.
+fn help(rt: &Runtime) -> Result<Option<Numbers>, Rewound> {
+    let polled = schedule::state(rt).vote.as_mut().map(Rounds::poll);
+    recovery::check_own(rt, polled.unwrap_or(Ok(None)), NO_VOTE)
+}
+
+/// Completes the vote; at the same candidate in every worker.
+///
+/// Returns true if a cut is due. Also sets the stride, from the slowest worker's time, and the pace,
+/// from the costliest one's.
+fn tally(rt: &Runtime) -> Result<bool, Rewound> {
+    let [said, per_candidate, cost, rate] = loop {
+        if schedule::state(rt).vote.is_none() {
+            return Ok(false);
+        }
+        if let Some(numbers) = help(rt)? {
+            break numbers;
+        }
+    };
+    let state = &mut *schedule::state(rt);
+    state.vote = None;
+    // A vote every fiftieth of the interval is precise enough, and rare enough.
+    let apart = state.pace.agree([cost, rate]).as_nanos() as i64 / 50;
+    let wanted = (apart / per_candidate.max(1)).max(1) as u64;
+    let most = if said & RECORDS != 0 {
+        PHASE_STRIDE
+    } else {
+        MAX_STRIDE
+    };
+    state.schedule.stride = wanted.min(2 * state.schedule.stride).min(most);
+    Ok(said & IS_DUE != 0 && said & HOLDS == 0)
+}

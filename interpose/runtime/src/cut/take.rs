@@ -1,0 +1,163 @@
+//! A cut where all workers have agreed on one: the exchange, the drain and the checkpoint.
+
+use super::shortage;
+use crate::arch::{self, Rewound, turn};
+use crate::drain::{self, Ability, Exchange};
+use crate::objects::tool::written;
+use crate::objects::{comm, file, window};
+use crate::recovery::{self, Runtime};
+use crate::requests::{self, Kind};
+use crate::{
+    checkpoint, completion, copies, ending, fault, overdue, protection, rehearsal, schedule, told,
+    user, world,
+};
+use std::time::Instant;
+use understudy_catalogue::message;
+use understudy_settings::Interval;
+
+/// Consequence of windows that cannot be quiesced, for the user.
+const NO_QUIET: &str = "the operations on windows do not end";
+
+/// True if a cut would be taken here because of the interval alone.
+fn is_regular(rt: &Runtime) -> bool {
+    match told::config().interval {
+        Interval::Time(_) | Interval::Auto => {
+            let state = schedule::state(rt);
+            let interval = state.pace.interval();
+            state.last.is_none_or(|last| last.elapsed() >= interval)
+        }
+        Interval::Calls(_) | Interval::Off => true,
+    }
+}
+
+/// Takes a cut here and starts its checkpoint.
+pub fn take(rt: &Runtime) -> Result<(), Rewound> {
+    take_at(rt, true)
+}
+
+/// Takes a cut at a candidate, or wherever the workers are.
+pub(super) fn take_at(rt: &Runtime, candidate: bool) -> Result<(), Rewound> {
+    turn::settle();
+    checkpoint::finish(rt)?;
+    fault::point("cut.begin", copies::next_epoch(rt));
+    rehearsal::poll(rt);
+    completion::reap_orphans(rt)?;
+    let are_even = recovery::check_own(rt, window::quiesce(rt), NO_QUIET)?;
+    let (ability, objection) = ability(rt, are_even)?;
+    let exchanged = drain::exchange(rt, ability, candidate.then(|| is_regular(rt)))?;
+    if !matches!(exchanged, Exchange::InFlight(_)) {
+        user::let_threads_go(rt);
+        recovery::devices_go_on(rt);
+    }
+    match exchanged {
+        Exchange::InFlight(sent) => {
+            fault::point("cut.agreed", copies::next_epoch(rt));
+            schedule::state(rt).schedule.at_candidate = candidate;
+            user::note_files(rt);
+            if let Err(error) = file::note(rt) {
+                ending::fail(rt, message::FILES_NOT_SAVED, &error);
+            }
+            drain::drain(rt, &sent)?;
+            fault::point("cut.end", copies::next_epoch(rt));
+            let (began, epoch) = (Instant::now(), copies::next_epoch(rt));
+            checkpoint::take(rt)?;
+            recovery::check_own(rt, window::meet_again(rt), NO_QUIET)?;
+            {
+                let mut state = schedule::state(rt);
+                state.cost = began.elapsed();
+                let cost = state.cost;
+                state.pace.measure(cost);
+                state.last = Some(Instant::now());
+                state.refusals = 0;
+            }
+            overdue::begin(rt, epoch, world::worker(rt), world::get(rt).process);
+        }
+        Exchange::PutOff => {
+            log::debug!(
+                "a collective is under way somewhere, a library is being opened, spawned processes are connected, a communicator \
+                 was made before a control variable was written, or the program wants none: the cut is put off"
+            );
+            if candidate {
+                let schedule = &mut schedule::state(rt).schedule;
+                schedule.next = schedule.candidates + 1;
+                schedule.overdue = true;
+            }
+            overdue::put_off(comm::is_any_connected(rt));
+        }
+        Exchange::NoRoom(shortage) => shortage::skip(rt, &shortage),
+        Exchange::Refused => {
+            let mut state = schedule::state(rt);
+            state.refusals += 1;
+            state.last = Some(Instant::now());
+            drop(state);
+            overdue::refused(candidate);
+        }
+        Exchange::Unprotected(speaker, loss) => {
+            if speaker == world::worker(rt)
+                && let Some(why) = objection
+            {
+                protection::say_refused(&why, loss);
+            }
+            overdue::end();
+            protection::give_up_protection(rt, loss);
+        }
+    }
+    Ok(())
+}
+
+/// Number of intervals in succession at which cuts are refused before protection is given up.
+const MAX_REFUSALS: u32 = 10;
+
+/// Returns the ability of a rank whose kernel state cannot be restored.
+fn refusal(rt: &Runtime, why: &user::UserError) -> (Ability, Option<String>) {
+    log::info!("no checkpoint at this interval: {why}");
+    if schedule::state(rt).refusals + 1 < MAX_REFUSALS {
+        return (Ability::Refused, None);
+    }
+    let reason = message::no_checkpoint_possible(why, world::worker(rt), MAX_REFUSALS);
+    (Ability::Never, Some(reason.to_string()))
+}
+
+/// Returns the ability of this rank to be saved here, and what stands in the way for good.
+///
+/// `are_even` is true if the operations on windows are complete.
+fn ability(rt: &Runtime, are_even: bool) -> Result<(Ability, Option<String>), Rewound> {
+    if let Err(why) = user::check(rt) {
+        return Ok((Ability::Never, Some(why.to_string())));
+    }
+    if let Some(why) = shortage::lost_copies() {
+        return Ok((Ability::Yielded, Some(why)));
+    }
+    let collectives = completion::test_all(
+        rt,
+        requests::active(rt, |kind| {
+            matches!(
+                kind,
+                Kind::Collective(_) | Kind::OneSided | Kind::Duplicate(_) | Kind::Recorded(_)
+            )
+        }),
+    )?;
+    let is_held = schedule::state(rt).held > 0;
+    let is_callback = arch::top_frame().is_none();
+    let is_open = !collectives.is_empty()
+        || requests::is_any_unready(rt)
+        || !are_even
+        || !file::have_names(rt)
+        || !written::check_communicators(rt);
+    let is_able =
+        !is_open && !user::is_loading() && !is_held && !is_callback && !comm::is_any_connected(rt);
+    let reports = world::is_playing() && world::is_first_worker(rt);
+    let is_saved = match is_able.then(|| user::save_devices(rt, reports)) {
+        None => false,
+        Some(Ok(is_saved)) => is_saved,
+        Some(Err(lost @ user::UserError::DeviceLost(_))) => recovery::lose_devices(rt, &lost),
+        Some(Err(why)) => return Ok((Ability::Never, Some(why.to_string()))),
+    };
+    if !is_saved || !user::stop_threads(rt) {
+        return Ok((Ability::Later, None));
+    }
+    Ok(match user::check_kernel_state(rt) {
+        Ok(()) => (Ability::Now, None),
+        Err(why) => refusal(rt, &why),
+    })
+}

@@ -1,0 +1,190 @@
+//! The bookmark exchange, in which all workers agree whether a cut is taken.
+#![allow(unsafe_code)]
+
+use super::{shared_mappings, synchronous_questions};
+use crate::arch::Rewound;
+use crate::disk::{self, Report};
+use crate::headroom::{self, Claim, Shortage};
+use crate::objects::comm::freed;
+use crate::protection::Loss;
+use crate::recovery::{self, Runtime};
+use crate::rehearsal::again;
+use crate::{copies, early, journal, requests, user, world};
+use understudy_mpi::comm::Plain;
+use understudy_numbers::Worker;
+
+/// Consequence for a cut of bookmarks that cannot be exchanged, for the user.
+pub(super) const NO_BOOKMARKS: &str = "the workers cannot tell each other of their messages";
+
+/// Numbers that every worker sends to every other at a cut.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Bookmark {
+    /// Number of messages sent to the receiver of this bookmark since MPI_Init.
+    sent: u64,
+    /// Number of incomplete synchronous sends that the receiver of this bookmark will be asked about.
+    synchronous: u64,
+    /// The sender's [`Ability`] to be saved.
+    ability: u64,
+    /// Share of the started collectives ([`requests::share`]).
+    ///
+    /// The sum over all workers is 0 if all members have started the same.
+    started: u64,
+    /// Share of the freed communicators ([`freed`]).
+    ///
+    /// The sum over all workers is 0 if no worker uses any of them.
+    freed: u64,
+    /// Number of the sender's mappings that other processes may share.
+    shared: u64,
+    /// State of the sender's disk level.
+    disk: Report,
+    /// [`MAY_END`] if the sender's phase may end here, and [`MAY_BEGIN`] if a new one may begin.
+    phase: u64,
+    /// Memory that the sender's next checkpoint takes.
+    claim: Claim,
+}
+
+// SAFETY: numbers.
+unsafe impl Plain for Bookmark {}
+
+/// Ability of a rank to be saved at this cut; the larger value is the stronger objection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Ability {
+    Now = 0,
+    /// Not now: a non-blocking collective is under way.
+    Later = 1,
+    /// Not at this interval, because of kernel state.
+    Refused = 2,
+    /// No more: its replicas were given up, as the program needed their memory.
+    Yielded = 3,
+    /// Never: it has state that a replacement could not have.
+    Never = 4,
+}
+
+/// Outcome of the exchange, equal in all workers but for the numbers.
+pub enum Exchange {
+    /// Messages in flight from each worker to this one.
+    InFlight(Vec<Sent>),
+    /// Postponed cut.
+    PutOff,
+    /// Cut postponed to the next interval ([`Ability::Refused`]).
+    Refused,
+    /// Replicas of a checkpoint do not fit into memory.
+    NoRoom(Shortage),
+    /// End of protection; this worker speaks for those that object.
+    Unprotected(Worker, Loss),
+}
+
+/// Messages from a worker to this one.
+#[derive(Clone, Copy)]
+pub struct Sent {
+    pub(super) in_flight: u64,
+    /// Number of synchronous sends that the worker will ask about.
+    pub(super) synchronous: u64,
+}
+
+/// Bit of a worker whose phase may end.
+const MAY_END: u64 = 1;
+/// Bit of a worker for which a new phase may begin.
+const MAY_BEGIN: u64 = 2;
+
+/// Exchanges the bookmarks over all workers.
+///
+/// `is_regular`: see [`journal::may_end`]; no phase ends or begins outside of candidates.
+pub fn exchange(
+    rt: &Runtime,
+    ability: Ability,
+    is_regular: Option<bool>,
+) -> Result<Exchange, Rewound> {
+    let mappings = user::shared_mappings(rt);
+    let epoch = copies::next_epoch(rt);
+    let disk = disk::report(rt, &mut copies::keep(rt).store, epoch);
+    let phase = is_regular.map_or(0, |is_regular| {
+        u64::from(journal::may_end(rt, is_regular)) * MAY_END
+            + u64::from(again::may_begin(rt)) * MAY_BEGIN
+    });
+    let claim = match ability {
+        Ability::Now => copies::claim(rt),
+        _ => Claim::NONE,
+    };
+    let started = requests::started(rt);
+    let (freed_ones, share) = freed::within(rt, None, |it| early::is_used(rt, it));
+    let synchronous = synchronous_questions::count(rt, world::get(rt).worker_count as usize);
+    let own: Vec<Bookmark> = requests::table(rt)
+        .sent
+        .iter()
+        .zip(synchronous)
+        .map(|(&sent, synchronous)| Bookmark {
+            sent,
+            synchronous,
+            ability: ability as u64,
+            started,
+            freed: share,
+            shared: mappings.len() as u64,
+            disk,
+            phase,
+            claim,
+        })
+        .collect();
+    let theirs = recovery::check_own(rt, world::private(rt).exchange(&own), NO_BOOKMARKS)?;
+    let counts: Vec<u64> = theirs.iter().map(|bookmark| bookmark.shared).collect();
+    let sharer = shared_mappings::first_sharer(rt, &mappings, &counts);
+    if let Some(speaker) = recovery::check_own(rt, sharer, NO_BOOKMARKS)? {
+        return Ok(Exchange::Unprotected(speaker, Loss::Unsaved));
+    }
+    let claims: Vec<Claim> = theirs.iter().map(|bookmark| bookmark.claim).collect();
+    let shortage = {
+        let world = world::get(rt);
+        headroom::shortage(&world.redundancy, |worker| world.node_of(worker), &claims)
+    };
+    let abilities: Vec<u64> = theirs.iter().map(|bookmark| bookmark.ability).collect();
+    let most = abilities.iter().copied().max().unwrap_or(0);
+    let speaker = abilities.iter().position(|&ability| ability == most);
+    let speaker = Worker::at(speaker.unwrap_or(0));
+    // A process may have ended its part in a collective that another one has not begun.
+    let is_balanced = theirs
+        .iter()
+        .fold(0u64, |sum, bookmark| sum.wrapping_add(bookmark.started))
+        == 0;
+    Ok(match most {
+        never if never == Ability::Never as u64 => Exchange::Unprotected(speaker, Loss::Unsaved),
+        yielded if yielded == Ability::Yielded as u64 => {
+            Exchange::Unprotected(speaker, Loss::Memory)
+        }
+        refused if refused == Ability::Refused as u64 => Exchange::Refused,
+        later if later == Ability::Later as u64 || !is_balanced => Exchange::PutOff,
+        _ => match shortage {
+            Some(shortage) => Exchange::NoRoom(shortage),
+            None => {
+                if theirs
+                    .iter()
+                    .fold(0u64, |sum, bookmark| sum.wrapping_add(bookmark.freed))
+                    == 0
+                {
+                    freed::forget(rt, &freed_ones);
+                }
+                let reports: Vec<Report> = theirs.iter().map(|bookmark| bookmark.disk).collect();
+                disk::agreed(
+                    rt,
+                    &reports,
+                    world::worker(rt),
+                    epoch,
+                    world::get(rt).recoveries,
+                );
+                let all = |bit: u64| theirs.iter().all(|bookmark| bookmark.phase & bit != 0);
+                journal::agree(rt, all(MAY_END));
+                again::agree(rt, all(MAY_BEGIN));
+                Exchange::InFlight(
+                    theirs
+                        .iter()
+                        .zip(&requests::table(rt).received)
+                        .map(|(bookmark, &received)| Sent {
+                            in_flight: bookmark.sent - received,
+                            synchronous: bookmark.synchronous,
+                        })
+                        .collect(),
+                )
+            }
+        },
+    })
+}

@@ -1,0 +1,180 @@
+//! Reception of the messages that are in flight at a cut.
+#![allow(unsafe_code)]
+
+use super::bookmarks::{NO_BOOKMARKS, Sent};
+use super::synchronous_questions;
+use crate::arch::Rewound;
+use crate::early::Early;
+use crate::generated::{HandleKind, real};
+use crate::handles::{self, VirtComm, real_comm};
+use crate::objects::{comm, objects};
+use crate::recovery::{self, Runtime};
+use crate::requests::{self, EMPTY, Kind};
+use crate::{completion, early, exposure, own_messages, rendezvous, world};
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+use understudy_catalogue::message;
+use understudy_mpi::bytes::Bytes;
+use understudy_mpi::real_types::{ANY_SOURCE, ANY_TAG, RealComm, RealMessage, Status};
+
+/// Consequence for a cut of a message that cannot be received, for the user.
+const NOT_RECEIVED: &str = "a message cannot be received";
+
+/// Time after which a line names the messages that have not arrived.
+const SLOW: Duration = Duration::from_secs(5);
+
+fn tell_slow(rt: &Runtime, goal: &[u64]) {
+    let table = requests::table(rt);
+    let missing = goal.iter().zip(&table.received).enumerate();
+    let missing: Vec<String> = missing
+        .filter(|(_, (goal, received))| goal != received)
+        .map(|(worker, (goal, received))| {
+            format!(
+                "{} from worker {worker}",
+                goal.wrapping_sub(*received) as i64
+            )
+        })
+        .collect();
+    let receives = requests::active(rt, |kind| {
+        matches!(kind, Kind::Receive(_) | Kind::PersistentReceive(_))
+    })
+    .len();
+    log::warn!(
+        "{}",
+        message::messages_late(SLOW, missing.join(", "), receives)
+    );
+}
+
+/// Receives until nothing is in flight; then every send of this process is complete, too.
+///
+/// No worker returns before all have come so far: messages sent after the cut would match receives
+/// that are posted before it.
+pub fn drain(rt: &Runtime, sent: &[Sent]) -> Result<(), Rewound> {
+    let synchronous = requests::synchronous::pending(rt);
+    let goal: Vec<u64> = requests::table(rt)
+        .received
+        .iter()
+        .zip(sent)
+        .map(|(received, more)| received + more.in_flight)
+        .collect();
+    receive_matched(rt)?;
+    let mut slow = Some(Instant::now() + SLOW);
+    while requests::table(rt).received != goal {
+        if slow.is_some_and(|slow| Instant::now() >= slow) {
+            slow = None;
+            tell_slow(rt, &goal);
+        }
+        let receives = requests::active(rt, |kind| {
+            matches!(kind, Kind::Receive(_) | Kind::PersistentReceive(_))
+        });
+        completion::test_all(rt, receives)?;
+        recovery::check_own(rt, exposure::hear_all(rt), NO_BOOKMARKS)?;
+        recovery::check_own(rt, rendezvous::hear(rt), NO_BOOKMARKS)?;
+        for comm in program_comms(rt) {
+            take_unexpected(rt, comm)?;
+        }
+    }
+    let mut sends = requests::active(rt, Kind::is_send);
+    while !sends.is_empty() {
+        sends = completion::test_all(rt, sends)?;
+    }
+    let asked: Vec<u64> = sent.iter().map(|sent| sent.synchronous).collect();
+    let answered = synchronous_questions::settle(rt, &synchronous, &asked);
+    recovery::check_own(rt, answered, NO_BOOKMARKS)?;
+    recovery::check_own(rt, world::private(rt).barrier(), NO_BOOKMARKS)
+}
+
+/// Returns the communicators on which unexpected messages of the program may arrive.
+///
+/// The program may have freed them, if it has requests there.
+fn program_comms(rt: &Runtime) -> Vec<(VirtComm, RealComm)> {
+    let all = objects(rt);
+    let of_windows: HashSet<u32> = all.windows.iter().map(|(_, window)| window.comm).collect();
+    let handle = |index: u32| match index {
+        0 => comm::world_handle(rt),
+        1 => comm::self_handle(rt),
+        index => VirtComm(handles::virtual_handle(HandleKind::Comm, index)),
+    };
+    all.comms
+        .iter()
+        .filter(|(index, _)| !of_windows.contains(index))
+        .map(|(index, _)| (handle(index), real_comm(rt, handle(index))))
+        .filter(|(_, real)| !real.0.is_null())
+        .collect()
+}
+
+/// Takes one message that no posted receive matches, if there is one.
+fn take_unexpected(rt: &Runtime, (comm, real): (VirtComm, RealComm)) -> Result<(), Rewound> {
+    let (mut flag, mut status, mut message) = (0, EMPTY, RealMessage(std::ptr::null_mut()));
+    // SAFETY: plain arguments.
+    unsafe {
+        recovery::check(
+            rt,
+            real::PMPI_Improbe(
+                ANY_SOURCE,
+                ANY_TAG,
+                real,
+                &mut flag,
+                &mut message,
+                &mut status,
+            ),
+        )?;
+        if flag == 0 {
+            return Ok(());
+        }
+        let data = receive(rt, &mut message, &mut status)?;
+        completion::count_received(rt, comm, &status);
+        early::add(
+            rt,
+            Early {
+                comm: comm.0 as u64,
+                source: status.source,
+                tag: status.tag,
+                data,
+                claimed: None,
+                owed: None,
+            },
+        );
+    }
+    Ok(())
+}
+
+/// Receives the messages that the program has matched.
+fn receive_matched(rt: &Runtime) -> Result<(), Rewound> {
+    for index in 0..early::places(rt) {
+        if let Some(mut matched) = early::matched(rt, index) {
+            let data = receive(rt, &mut matched.real, &mut matched.status)?;
+            completion::count_received(rt, matched.comm, &matched.status);
+            early::is_received(rt, index, matched.comm, &matched.status, data);
+        }
+    }
+    Ok(())
+}
+
+/// Receives a message that has been matched, as bytes.
+fn receive(
+    rt: &Runtime,
+    message: &mut RealMessage,
+    status: &mut Status,
+) -> Result<Vec<u8>, Rewound> {
+    let mut data = vec![0u8; status.bytes];
+    let bytes = recovery::check_own(rt, Bytes::new(data.len()), NOT_RECEIVED)?;
+    // SAFETY: a matched message, and a buffer of its size.
+    let rc = unsafe {
+        real::PMPI_Mrecv(
+            data.as_mut_ptr().cast(),
+            bytes.count(),
+            bytes.datatype(),
+            message,
+            status,
+        )
+    };
+    match recovery::check_own(rt, understudy_mpi::check(rc), NOT_RECEIVED) {
+        Ok(()) => Ok(data),
+        Err(rewound) => {
+            // The transfer may be under way still.
+            own_messages::keep(data);
+            Err(rewound)
+        }
+    }
+}
