@@ -1,10 +1,10 @@
 //! Draws the README's picture from the event files of a run: `make picture`.
 
-use ckptd::report::{Event, Job, Recovery, Report};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 use understudy_formats::events::{Kind, ProcessNumber, Role};
+use understudy_report::{Event, Job, Recovery, Report};
 
 const WIDTH: f64 = 860.0;
 /// Names of the ranks stand left of this.

@@ -1,10 +1,10 @@
 //! Random bytes through what `make fuzz` drives for longer and with more insight: nothing panics, and nothing allocates what bytes only claim.
 
-use ckptd::report::{Job, Live, Report};
 use fuzz::{epochs, events, watch};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use understudy_formats::events::{Epoch, EventWriter, Kind, ProcessNumber, Role, Worker};
+use understudy_report::{Job, Live, Report};
 
 #[path = "../../fuzz/src/lib.rs"]
 mod fuzz;

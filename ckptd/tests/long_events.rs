@@ -1,12 +1,12 @@
 //! Commands read the event files of a long job with little memory.
 
-use ckptd::report::Live;
 use rustix::fs::ftruncate;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use understudy_formats::events::{
     EndHow, Epoch, EventWriter, Kind, ProcessNumber, Role, Worker, file_name, monotonic_ns,
 };
+use understudy_report::Live;
 
 const RANKS: u32 = 16;
 const CHECKPOINTS: u64 = 1_000;

@@ -1,12 +1,12 @@
 //! `understudy events` as a user runs it.
 
-use ckptd::report::RunRecord;
 use std::path::Path;
 use std::process::{Command, Output};
 use understudy_formats::events::{
     EndHow, Epoch, ErrorClass, EventWriter, Kind, ProcessNumber, RecoveryStage, Role, Spare,
     Worker, monotonic_ns,
 };
+use understudy_report::RunRecord;
 
 const MS: u64 = 1_000_000;
 

@@ -1,4 +1,4 @@
 //! ckptd's connections and service under clients that send anything.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| ckptd::daemon::hostile::drive(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| understudy_daemon::hostile::drive(bytes));

@@ -1,11 +1,11 @@
 //! The reader of event files, the one that follows them while they are written, and the report, under any bytes.
 
 use super::sums;
-use ckptd::report::{Job, Live, Report};
 use std::path::Path;
 use understudy_formats::events::{
     EventReader, Follower, ProcessNumber, ReadError, Record, encode_record, file_name,
 };
+use understudy_report::{Job, Live, Report};
 
 /// What may be allocated at once.
 pub const MOST: usize = 16 * understudy_formats::events::MAX_PAYLOAD;

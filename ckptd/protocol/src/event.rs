@@ -1,4 +1,4 @@
-//! What the state machine hears, and what it wants done.
+//! Inputs of the state machine.
 
 use bincode::{Decode, Encode};
 use std::time::Duration;
@@ -89,61 +89,4 @@ pub enum Event {
     /// The job cannot go on, and is to end with this status.
     Abort(i32),
     Tick,
-}
-
-/// What is to be done.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Action {
-    /// Start a process of the program. `anew`: not for the first time.
-    Start {
-        number: ProcessNumber,
-        at: Guardian,
-        anew: bool,
-    },
-    /// A process that uses MPI is let in, for this generation; or not, since the job is at its end.
-    Admit {
-        number: ProcessNumber,
-        generation: Option<Generation>,
-    },
-    /// Every living process is to leave its MPI library for this generation.
-    Announce(Generation),
-    /// A process gets the files that a dead one of its node has handed over; they are its own from
-    /// now on.
-    Inherit {
-        heir: ProcessNumber,
-        from: ProcessNumber,
-    },
-    /// Which spares should take the parts of these, which have died? To a process that can say.
-    Ask {
-        number: ProcessNumber,
-        fallen: Vec<ProcessNumber>,
-    },
-    /// The generation before ends; this one begins with these ranks, and so many spares are left.
-    Begin {
-        generation: Generation,
-        ranks: Vec<ProcessNumber>,
-        spares: u32,
-        /// The job begins with it.
-        is_first: bool,
-        /// Time since the failure that the program has not recovered from.
-        since_failure: Option<Duration>,
-    },
-    /// An idle spare has died: all processes are to count that as a failure.
-    CountSpare,
-    /// The guardian may have gone.
-    Kill {
-        number: ProcessNumber,
-        at: Guardian,
-    },
-    /// The program is at its end. If that is a good one, all processes are to be told; another
-    /// program of a script may follow it.
-    End {
-        is_good: bool,
-    },
-    /// The guardian ends with this status.
-    Leave {
-        at: Guardian,
-        status: i32,
-    },
-    Say(String),
 }

@@ -9,10 +9,12 @@ mod ranks;
 
 use self::domains::Domains;
 use crate::member::Member;
-use crate::{Action, Event, Generation, Guardian, Known, Node, ProcessNumber, ToManager, Worker};
+use crate::{Action, Beginning, Event, Known, Node};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use understudy_catalogue::message;
+use understudy_messages::{GenerationStart, JobOrder, ToManager};
+use understudy_numbers::{Generation, Guardian, ProcessNumber, Worker};
 
 /// Exit status of a job that could not be recovered (EX_TEMPFAIL of sysexits.h).
 pub const LOST: i32 = 75;
@@ -236,7 +238,7 @@ impl Job {
         if self.phase == Phase::Over {
             // The others may have come to nothing without it.
             let (at, status) = (guardian, self.status);
-            self.actions.push(Action::Leave { at, status });
+            self.actions.push(Action::leave(at, status));
         }
     }
 
@@ -306,7 +308,7 @@ impl Job {
         let is_later = number.0 >= self.workers + self.spares;
         let anew =
             is_later || self.generation > Generation::default() || self.restarts + revivals > 0;
-        self.actions.push(Action::Start { number, at, anew });
+        self.actions.push(Action::start(number, at, anew));
     }
 
     fn take_message(&mut self, number: ProcessNumber, message: ToManager) {
@@ -364,7 +366,7 @@ impl Job {
             // It waits for a start from the beginning, and others have gone on.
             ToManager::Failed { generation: of } if of == generation && is_meeting => {
                 let at = member.at;
-                self.actions.push(Action::Kill { number, at });
+                self.actions.push(Action::kill(number, at));
             }
             ToManager::Failed { .. } => {}
             ToManager::Abort { status } => {
@@ -410,7 +412,7 @@ impl Job {
             .copied()
             .collect();
         self.at_end.clear();
-        self.actions.push(Action::Announce(self.generation));
+        self.actions.push(Action::announce(self.generation));
     }
 
     /// What has become possible.
@@ -475,12 +477,13 @@ impl Job {
         }
         let generation = self.generation;
         let spares = self.living.len() as u32 - self.workers;
-        self.actions.push(Action::Begin {
+        let start = GenerationStart {
             generation,
-            ranks,
-            spares,
             is_first,
+            spares,
             since_failure: self.failed_at.map(|at| self.now.saturating_sub(at)),
-        });
+        };
+        let beginning = Beginning { start, ranks };
+        self.actions.push(Action::Order(JobOrder::Begin(beginning)));
     }
 }

@@ -22,11 +22,13 @@
 //! the rest.
 #![forbid(unsafe_code)]
 
+mod action;
 mod event;
 mod job;
 mod member;
 
-pub use event::{Action, Domain, Ending, Event, Known, Node};
+pub use action::{Action, Beginning};
+pub use event::{Domain, Ending, Event, Known, Node};
 pub use job::{GATHERING, Job, LOST};
-pub use understudy_messages::ToManager;
+pub use understudy_messages::{GenerationStart, JobOrder, ToGuardian, ToManager};
 pub use understudy_numbers::{Generation, Guardian, ProcessNumber, Worker};

@@ -1,6 +1,7 @@
 //! A process of the program, as the manager knows it.
 
-use crate::{Ending, Generation, Guardian, Known, Worker};
+use crate::{Ending, Known};
+use understudy_numbers::{Generation, Guardian, Worker};
 
 #[derive(Debug)]
 pub struct Member {

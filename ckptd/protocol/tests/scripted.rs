@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 use understudy_protocol::{
-    Action, Domain, Ending, Event, GATHERING, Generation, Guardian, Job, LOST, Node, ProcessNumber,
-    ToManager, Worker,
+    Action, Beginning, Domain, Ending, Event, GATHERING, Generation, GenerationStart, Guardian,
+    Job, JobOrder, LOST, Node, ProcessNumber, ToGuardian, ToManager, Worker,
 };
 
 fn ready(number: u32, generation: Generation) -> Event {
@@ -36,7 +36,9 @@ fn a_hundred_thousand_processes_cost_little() {
     let begun = do_with_all(&|it| ready(it, first));
     let begins = |actions: &[Action]| {
         let begin = actions.iter().filter_map(|action| match action {
-            Action::Begin { ranks, spares, .. } => Some((ranks.len() as u32, *spares)),
+            Action::Order(JobOrder::Begin(Beginning { ranks, start })) => {
+                Some((ranks.len() as u32, start.spares))
+            }
             _ => None,
         });
         begin.collect::<Vec<_>>()
@@ -44,7 +46,7 @@ fn a_hundred_thousand_processes_cost_little() {
     assert_eq!(begins(&begun), [(WORKERS, 1)]);
     do_with_all(&|it| running(it, first));
     let announced = job.handle(now, Event::Ended(ProcessNumber(7), Ending::Signal(9)));
-    assert_eq!(announced, [Action::Announce(Generation(1))]);
+    assert_eq!(announced, [Action::announce(Generation(1))]);
     let ready = |it| ready(it, Generation(1));
     let begun: Vec<Action> = (0..=WORKERS)
         .flat_map(|it| job.handle(now, ready(it)))
@@ -66,11 +68,13 @@ fn the_next_program_of_a_script_is_a_job_like_the_first() {
         let said = |said: ToManager| move |it| Event::Message(ProcessNumber(it), said.clone());
         all(&|it| Event::Called(ProcessNumber(it)));
         let begun = all(&said(ToManager::Ready { generation }));
-        assert!(matches!(&begun[..], [Action::Begin { generation: of, .. }] if *of == generation));
+        assert!(
+            matches!(&begun[..], [Action::Order(JobOrder::Begin(begun))] if begun.start.generation == generation)
+        );
         all(&said(ToManager::Running { generation }));
         assert_eq!(
             all(&said(ToManager::AtEnd { generation })),
-            [Action::End { is_good: true }]
+            [Action::end(true)]
         );
     }
 }
@@ -97,7 +101,10 @@ fn a_process_that_dies_in_every_generation_ends_the_job() {
         number = ProcessNumber(number.0 + 1);
     }
     let left = actions.iter().find_map(|action| match action {
-        Action::Leave { status, .. } => Some(*status),
+        Action::Order(JobOrder::Guardian {
+            message: ToGuardian::Leave { status },
+            ..
+        }) => Some(*status),
         _ => None,
     });
     assert_eq!(left, Some(LOST), "it goes on for ever");
@@ -126,7 +133,7 @@ fn a_library_that_gives_up_for_a_death_elsewhere_is_forgiven_and_another_is_a_de
     assert_eq!(do_at(1, Event::Broke(ProcessNumber(0), generation)), []);
     let next = Generation(1);
     let told = do_at(1, Event::Ended(ProcessNumber(1), Ending::Signal(9)));
-    assert!(told.contains(&Action::Announce(next)));
+    assert!(told.contains(&Action::announce(next)));
     do_at(1, ready(0, next));
     do_at(1, ready(2, next));
     assert_eq!(do_at(9, Event::Tick), []);
@@ -139,9 +146,9 @@ fn a_library_that_gives_up_for_a_death_elsewhere_is_forgiven_and_another_is_a_de
         [const { Vec::new() }; 3]
     );
     let (number, at) = (ProcessNumber(0), Guardian(0));
-    assert_eq!(do_at(40, Event::Tick), [Action::Kill { number, at }]);
+    assert_eq!(do_at(40, Event::Tick), [Action::kill(number, at)]);
     let told = do_at(40, Event::Ended(number, Ending::Exit(14)));
-    assert!(told.contains(&Action::Announce(Generation(2))), "{told:?}");
+    assert!(told.contains(&Action::announce(Generation(2))), "{told:?}");
 }
 
 /// Four workers on two nodes, and a spare on each.
@@ -155,13 +162,13 @@ fn begun() -> Job {
         .flat_map(|it| job.handle(now, ready(it)))
         .collect();
     let ranks = (0..4).map(ProcessNumber).collect();
-    let begin = Action::Begin {
+    let start = GenerationStart {
         generation: Generation(0),
-        ranks,
         spares: 2,
         is_first: true,
         since_failure: None,
     };
+    let begin = Action::Order(JobOrder::Begin(Beginning { start, ranks }));
     assert_eq!(actions, [begin]);
     (0..4).for_each(|it| drop(job.handle(now, running(it, Generation(0)))));
     job
@@ -180,7 +187,7 @@ fn ranks_after(job: &mut Job, dead: u32, others: &[u32], answer: &[ToManager]) -
         actions.extend(job.handle(now, Event::Message(ProcessNumber(others[0]), said.clone())));
     }
     let ranks = actions.into_iter().find_map(|action| match action {
-        Action::Begin { ranks, .. } => Some(ranks),
+        Action::Order(JobOrder::Begin(Beginning { ranks, .. })) => Some(ranks),
         _ => None,
     });
     ranks
@@ -223,7 +230,7 @@ fn what_is_left_of_a_domain_that_has_lost_a_node_is_used_last() {
         .into_iter()
         .flat_map(|it| job.handle(Duration::ZERO, ready(it)))
         .collect();
-    let begins = |action: &Action| matches!(action, Action::Begin { ranks, .. } if *ranks == [4, 1, 2].map(ProcessNumber));
+    let begins = |action: &Action| matches!(action, Action::Order(JobOrder::Begin(Beginning { ranks, .. })) if *ranks == [4, 1, 2].map(ProcessNumber));
     assert!(told.iter().any(begins), "{told:?}");
     // The other spare is better than none.
     assert_eq!(ranks_after(&mut job, 1, &[4, 2], &[]), [4, 3, 2]);
@@ -233,10 +240,10 @@ fn what_is_left_of_a_domain_that_has_lost_a_node_is_used_last() {
     let starts = |action: &Action| {
         matches!(
             action,
-            Action::Start {
-                at: Guardian(2),
-                ..
-            }
+            Action::Order(JobOrder::Guardian {
+                rank: Guardian(2),
+                message: ToGuardian::Start { .. },
+            })
         )
     };
     assert!(told.iter().any(starts), "{told:?}");
@@ -251,7 +258,7 @@ fn time_since_a_failure_includes_detection() {
         let ready = |it| ready(it, Generation(of));
         let told = numbers.map(|it| job.handle(seconds(now), ready(it)));
         told.into_iter().flatten().find_map(|action| match action {
-            Action::Begin { since_failure, .. } => Some(since_failure),
+            Action::Order(JobOrder::Begin(begun)) => Some(begun.start.since_failure),
             _ => None,
         })
     };
@@ -340,12 +347,15 @@ fn the_death_of_a_spare_disturbs_nobody() {
     let died = job.handle(now, Event::Ended(ProcessNumber(4), Ending::Signal(9)));
     let [
         Action::Say(_),
-        Action::CountSpare,
-        Action::Start {
-            number: ProcessNumber(6),
-            anew: true,
+        Action::Order(JobOrder::CountSpare),
+        Action::Order(JobOrder::Guardian {
+            message:
+                ToGuardian::Start {
+                    number: ProcessNumber(6),
+                    anew: true,
+                },
             ..
-        },
+        }),
     ] = &died[..]
     else {
         panic!("{died:?}");
@@ -361,17 +371,14 @@ fn who_waits_for_a_start_from_the_beginning_when_others_have_gone_on_is_replaced
     job.handle(now, Event::Ended(ProcessNumber(2), Ending::Signal(9)));
     let failed = failed_in(1, Generation(1));
     let (number, at) = (ProcessNumber(1), Guardian(1));
-    assert_eq!(job.handle(now, failed), [Action::Kill { number, at }]);
+    assert_eq!(job.handle(now, failed), [Action::kill(number, at)]);
     // Nobody has gone on yet.
     let mut job = Job::new(2, 0);
     (0..2).for_each(|it| drop(job.handle(now, Event::Came(Guardian(it), Node(it)))));
     (0..2).for_each(|it| drop(job.handle(now, ready(it, Generation(0)))));
     job.handle(now, Event::Ended(ProcessNumber(0), Ending::Signal(9)));
     let failed = failed_in(1, Generation(1));
-    assert!(
-        job.handle(now, failed)
-            .contains(&Action::Kill { number, at })
-    );
+    assert!(job.handle(now, failed).contains(&Action::kill(number, at)));
     assert_eq!(job.generation(), Generation(1), "all are ended first");
 }
 
@@ -379,7 +386,7 @@ fn who_waits_for_a_start_from_the_beginning_when_others_have_gone_on_is_replaced
 fn a_launcher_that_ends_a_spare_ends_the_job() {
     let (mut job, now) = (begun(), Duration::ZERO);
     let told = job.handle(now, Event::Ended(ProcessNumber(4), Ending::Asked(15)));
-    assert_eq!(told, [Action::End { is_good: false }]);
+    assert_eq!(told, [Action::end(false)]);
 }
 
 /// It is not taken for the next program of a script.
@@ -395,12 +402,9 @@ fn a_new_spare_that_comes_after_the_end_is_let_go() {
         ))
     });
     let number = ProcessNumber(6);
-    let admitted = Action::Admit {
-        number,
-        generation: Some(generation),
-    };
+    let admitted = Action::admit(number, Some(generation));
     let told = job.handle(now, Event::Called(number));
-    assert_eq!(told, [admitted, Action::End { is_good: true }]);
+    assert_eq!(told, [admitted, Action::end(true)]);
 }
 
 /// It may have died before it could say anything.
@@ -413,9 +417,9 @@ fn a_guardian_that_does_not_come_ends_the_job_and_one_that_comes_late_leaves() {
     while let Some(deadline) = job.deadline() {
         left.extend(job.handle(deadline, Event::Tick));
     }
-    let leave = |at| Action::Leave { at, status: LOST };
+    let leave = |at| Action::leave(at, LOST);
     assert!(
-        matches!(&left[..], [Action::Say(_), Action::End { is_good: false }, told] if *told == leave(first))
+        matches!(&left[..], [Action::Say(_), end, told] if *end == Action::end(false) && *told == leave(first))
     );
     assert_eq!(
         job.handle(GATHERING * 2, Event::Came(late, Node(0))),
@@ -429,8 +433,5 @@ fn a_signal_that_comes_before_all_guardians_ends_the_job() {
     let (at, status) = (Guardian(1), 143);
     job.handle(now, Event::Came(at, Node(0)));
     let told = job.handle(now, Event::Ended(ProcessNumber(1), Ending::Asked(15)));
-    assert_eq!(
-        told,
-        [Action::End { is_good: false }, Action::Leave { at, status }]
-    );
+    assert_eq!(told, [Action::end(false), Action::leave(at, status)]);
 }

@@ -3,7 +3,8 @@
 
 use super::note::NoteCell;
 use super::position::PositionCell;
-use super::{Stream, sys};
+use super::sys;
+use crate::stream::Stream;
 use std::fs::File;
 use std::io;
 use std::ops::Deref;

@@ -48,7 +48,9 @@ mod note;
 mod observer;
 mod position;
 mod process;
+mod process_state;
 mod pump;
+mod stream;
 mod survey;
 mod sys;
 mod view;
@@ -64,45 +66,7 @@ pub use note::{FRAMES, Frame, NAME_LEN, NOTE_WORDS, Note, NoteCell};
 pub use observer::LedgerObserver;
 pub use position::Position;
 pub use process::{IN_ERR_FD, IN_OUT_FD, run};
+pub use process_state::lives;
+pub use stream::{RawCount, Stream};
 pub use survey::{Entry, Seat, has_launcher, survey};
 pub use view::LedgerView;
-
-use std::fmt;
-use understudy_formats::proc_stat;
-
-/// Whether a process is there and no zombie (proc(5), the state in `/proc/PID/stat`).
-pub fn lives(pid: u32) -> bool {
-    let state = proc_stat::field(pid, proc_stat::STATE);
-    state.is_some_and(|state| !["Z", "X"].contains(&&*state))
-}
-
-/// One of the two output streams of a rank.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Stream {
-    Out,
-    Err,
-}
-
-impl Stream {
-    pub const BOTH: [Self; 2] = [Self::Out, Self::Err];
-
-    pub fn index(self) -> usize {
-        match self {
-            Self::Out => 0,
-            Self::Err => 1,
-        }
-    }
-}
-
-impl fmt::Display for Stream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Out => "standard output",
-            Self::Err => "standard error",
-        })
-    }
-}
-
-/// A number of bytes that passed, or will pass, through the pipe of one process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct RawCount(pub u64);

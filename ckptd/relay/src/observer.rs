@@ -3,7 +3,8 @@
 use super::ledger::{LedgerError, Mapping, StreamState};
 use super::note::NOTE_WORDS;
 use super::position::Position;
-use super::{Stream, sys};
+use super::sys;
+use crate::stream::Stream;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::SeqCst;

@@ -3,7 +3,8 @@
 use super::ledger::{Ledger, Mapping, StreamState};
 use super::names::{job_of_name, name_of_directory};
 use super::pump::pump;
-use super::{Stream, sys};
+use super::sys;
+use crate::stream::Stream;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::fd::RawFd;

@@ -1,7 +1,8 @@
 //! All ledgers of a node, for who wants to know what runs there, or what was left behind.
 
 use super::ledger::{LedgerError, Mapping, RankStage};
-use super::{job_of_name, lives};
+use crate::names::job_of_name;
+use crate::process_state::lives;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::SeqCst;

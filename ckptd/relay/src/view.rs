@@ -3,7 +3,8 @@
 use super::ledger::{IDLE, LedgerError, Mapping, POSTED, RankStage, StreamCell, StreamState};
 use super::note::NoteCell;
 use super::position::Position;
-use super::{RawCount, Stream, sys};
+use super::sys;
+use crate::stream::{RawCount, Stream};
 use std::os::fd::RawFd;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;

@@ -4,13 +4,15 @@
 //! starts: one piece of code, so that what a job would stop for is known before it has waited in a
 //! queue.
 
+use super::domains;
 use super::fault::{self, Fault};
 use super::values::{
     Interval, LogLimit, Rehearse, Require, Rule, Scheme, SharedPages, Static, Threads, init_end,
     interval, log_limit, new_phase, number, rehearse, require, scheme, shared_pages, switch,
     threads, tracking,
 };
-use super::{SECRET, SETTINGS, Setting, domains};
+use crate::setting::{SECRET, Setting};
+use crate::settings_table::SETTINGS;
 use std::path::PathBuf;
 use std::time::Duration;
 use understudy_catalogue::message;

@@ -1,7 +1,8 @@
 //! How settings are read and checked.
 
 use super::*;
-use crate::{Form, SETTINGS};
+use crate::setting::Form;
+use crate::settings_table::SETTINGS;
 
 fn read(name: &str, value: &str) -> Result<Config, String> {
     Config::read(|asked| (asked == name).then(|| value.to_owned()))

@@ -1,6 +1,7 @@
 //! Variables that look like settings and are none: most are slips of the keyboard.
 
-use super::{PREFIX, SETTINGS};
+use crate::setting::PREFIX;
+use crate::settings_table::SETTINGS;
 use std::fmt;
 use understudy_catalogue::message;
 use understudy_wire::line::{LAUNCHERS, PID_NAMESPACE};

@@ -1,6 +1,5 @@
 //! `ckptd`: the processes that stand beside the ranks of an understudy job.
 
-use ckptd::daemon::{self, StartError};
 use ckptd::manual;
 use clap::{CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;
@@ -8,6 +7,7 @@ use std::net::SocketAddr;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use understudy_daemon::{self as daemon, StartError};
 use understudy_launch::guardian::{self, Program};
 use understudy_launch::starter::{self, By, Plan, hosts_of_file, hosts_of_list};
 use understudy_launch::{self as launch, manager, preload_library};

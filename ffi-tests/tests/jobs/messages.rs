@@ -130,13 +130,18 @@ const PLURALS: [&str; 9] = [
     "measured in {count} checkpoints",
 ];
 
-/// `1 ranks` is no English; `ckptd::report::count` takes both nouns.
+/// `1 ranks` is no English; `understudy_report::count` takes both nouns.
 #[test]
 fn numbers_have_a_singular() {
     let nouns = "ranks|workers|spares|processes|records|checkpoints|hosts|nodes|failures|messages|\
                  pages|calls|jobs|collectives|places|marks|regions|steps|recoveries|runs";
     let plural = Regex::new(&format!(r#"\{{[^}}" ]*\}} ({nouns})(?-u:\b)"#)).expect("a pattern");
-    let code = code(&["ckptd/src/report", "ckptd/src/bin"]);
+    let code = code(&[
+        "ckptd/report/src",
+        "ckptd/html/src",
+        "ckptd/simulator/src",
+        "ckptd/src/bin",
+    ]);
     let lines = code.lines().filter(|line| plural.is_match(line));
     let wrong: Vec<_> = lines
         .filter(|line| !PLURALS.iter().any(|known| line.contains(known)))

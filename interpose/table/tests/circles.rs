@@ -17,10 +17,12 @@ type Module = Vec<String>;
 /// What each file of a crate uses of its others.
 type Uses = BTreeMap<Module, BTreeSet<Module>>;
 
-const CRATES: [&str; 36] = [
+const CRATES: [&str; 39] = [
     "ckptd",
     "ckptd/catalogue",
+    "ckptd/daemon",
     "ckptd/formats",
+    "ckptd/html",
     "ckptd/launch",
     "ckptd/messages",
     "ckptd/node",
@@ -28,6 +30,7 @@ const CRATES: [&str; 36] = [
     "ckptd/pmi",
     "ckptd/protocol",
     "ckptd/relay",
+    "ckptd/report",
     "ckptd/settings",
     "ckptd/simulator",
     "ckptd/sockets",

@@ -1,6 +1,8 @@
 //! Header and frames as bytes.
 
-use super::{ClockPair, MAGIC, ProcessNumber, Record, VERSION};
+use super::clock::ClockPair;
+use super::record::{MAGIC, Record, VERSION};
+use understudy_numbers::ProcessNumber;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Bytes of the file header.

@@ -1,6 +1,6 @@
 //! Kinds of records. Any change here is a new [`super::VERSION`].
 
-use super::{JournalCalls, MarkSaving, Traffic};
+use super::tables::{JournalCalls, MarkSaving, Traffic};
 use crate::describe::{Describe, Value, described};
 use bincode::{Decode, Encode};
 use std::fmt;

@@ -1,7 +1,7 @@
 //! Reading an event file, however it ends.
 
-use super::Record;
 use super::codec::Header;
+use super::record::Record;
 use super::stream::{CHUNK, Framed, ReadError, RecordStream};
 use crate::private::open_regular;
 use std::fs::File;

@@ -3,7 +3,7 @@
 use super::codec::{
     FRAME_HEAD, HEADER_LEN, Header, MAX_PAYLOAD, decode_payload, frame_check, u32_at,
 };
-use super::{MAGIC, Record, VERSION};
+use super::record::{MAGIC, Record, VERSION};
 use std::io::{self, Read};
 
 /// Reason for which an event file gives no more records.

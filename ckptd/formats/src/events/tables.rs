@@ -2,11 +2,11 @@
 //!
 //! Part of the format, like [`super::kind`].
 
-use super::Worker;
 use crate::describe::{Describe, Value, described};
 use bincode::{Decode, Encode};
 use std::fmt;
 use std::ops::AddAssign;
+use understudy_numbers::Worker;
 
 described! {
     /// Number of messages or calls, and their bytes.

@@ -1,14 +1,17 @@
 //! Writing a rank's event file. Trouble with the file never becomes trouble for the program.
 
-use super::{
-    ClockPair, Epoch, Header, Kind, ProcessNumber, Record, encode_record, file_name, monotonic_ns,
-};
+use super::clock::{ClockPair, monotonic_ns};
+use super::codec::{Header, encode_record};
+use super::file_name::file_name;
+use super::kind::Kind;
+use super::record::Record;
 use crate::private::create_anew;
 use std::fs::{File, create_dir_all};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use understudy_catalogue::message;
+use understudy_numbers::{Epoch, ProcessNumber};
 
 /// Writes one rank's event file; shareable between threads.
 ///

@@ -15,7 +15,8 @@
 //! only this user can enter. A directory made there is used from then on, and one in `/dev/shm`
 //! cannot be removed by others.
 
-use super::{Directory, Refused};
+use super::directory::Directory;
+use super::refused::{RUNTIME_DIR, Refused};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::geteuid;
 use std::ffi::OsString;
@@ -26,7 +27,6 @@ use std::sync::OnceLock;
 
 /// Memory that outlives a process (shm_overview(7)); everybody may write there.
 pub const MEMORY: &str = "/dev/shm";
-pub const RUNTIME_DIR: &str = "UNDERSTUDY_RUNTIME_DIR";
 
 /// The directory that this process has made or found.
 static MADE: OnceLock<PathBuf> = OnceLock::new();

@@ -1,6 +1,6 @@
 //! What the servers of the nodes ask of each other, by way of the leader.
 
-use crate::messages::{FenceOf, Joining, Order};
+use crate::messages::{FenceOf, Joining, ServerOrder};
 use std::collections::{BTreeMap, BTreeSet};
 use understudy_numbers::Rank;
 use understudy_pmi::Name;
@@ -35,8 +35,8 @@ pub struct Exchange {
     asked: u64,
 }
 
-fn answer((node, id): (u32, u64), bytes: Option<Vec<u8>>) -> (u32, Order) {
-    (node, Order::Answer { id, bytes })
+fn answer((node, id): (u32, u64), bytes: Option<Vec<u8>>) -> (u32, ServerOrder) {
+    (node, ServerOrder::Answer { id, bytes })
 }
 
 impl Exchange {
@@ -56,7 +56,7 @@ impl Exchange {
         id: u64,
         joining: &Joining,
         others: BTreeSet<u32>,
-    ) -> Vec<(u32, Order)> {
+    ) -> Vec<(u32, ServerOrder)> {
         let name = joining.name.clone();
         self.spaces
             .insert(name.clone(), vec![node; joining.size as usize]);
@@ -68,7 +68,7 @@ impl Exchange {
         let order = |node| {
             (
                 node,
-                Order::Join {
+                ServerOrder::Join {
                     id,
                     joining: joining.clone(),
                 },
@@ -91,7 +91,7 @@ impl Exchange {
     }
 
     /// A namespace is no more. Whoever waits for it hears that nothing will come.
-    pub fn forget(&mut self, name: &Name) -> Vec<(u32, Order)> {
+    pub fn forget(&mut self, name: &Name) -> Vec<(u32, ServerOrder)> {
         self.spaces.remove(name);
         let is_of = |fence: &FenceOf| fence.members.iter().any(|(of, _)| of == name);
         let fences = self.fences.extract_if(.., |fence, _| is_of(fence));
@@ -107,7 +107,7 @@ impl Exchange {
     }
 
     /// A node is lost: the namespaces that were there only, but for the generation's, and what nothing comes to any more.
-    pub fn lose(&mut self, node: u32) -> (Vec<Name>, Vec<(u32, Order)>) {
+    pub fn lose(&mut self, node: u32) -> (Vec<Name>, Vec<(u32, ServerOrder)>) {
         let is_there = |name: &Name, nodes: &[u32]| {
             self.generation.as_ref() != Some(name) && nodes.contains(&node)
         };
@@ -140,7 +140,7 @@ impl Exchange {
         id: u64,
         fence: FenceOf,
         bytes: Vec<u8>,
-    ) -> Vec<(u32, Order)> {
+    ) -> Vec<(u32, ServerOrder)> {
         let node_of = |name: &Name, rank: &Rank| self.spaces.get(name)?.get(rank.index()).copied();
         let members = fence.members.iter();
         let nodes: Option<BTreeSet<u32>> = members
@@ -162,7 +162,7 @@ impl Exchange {
     }
 
     /// A node wants what a rank of another one has put.
-    pub fn ask(&mut self, node: u32, id: u64, of: Name, rank: Rank) -> (u32, Order) {
+    pub fn ask(&mut self, node: u32, id: u64, of: Name, rank: Rank) -> (u32, ServerOrder) {
         let there = self
             .spaces
             .get(&of)
@@ -171,7 +171,7 @@ impl Exchange {
             return answer((node, id), None);
         };
         let id = self.note((node, id), of.clone(), BTreeSet::from([there]), None);
-        (there, Order::Modex { id, of, rank })
+        (there, ServerOrder::Modex { id, of, rank })
     }
 
     /// A node wants to know something of another one, in the generation. By which number that answers.
@@ -181,7 +181,12 @@ impl Exchange {
     }
 
     /// A node answers; when the last has, what it has said is the answer.
-    pub fn answer(&mut self, node: u32, id: u64, bytes: Option<Vec<u8>>) -> Option<(u32, Order)> {
+    pub fn answer(
+        &mut self,
+        node: u32,
+        id: u64,
+        bytes: Option<Vec<u8>>,
+    ) -> Option<(u32, ServerOrder)> {
         let question = self.questions.get_mut(&id)?;
         question.from.remove(&node);
         if bytes.is_some() && !question.from.is_empty() {
@@ -215,7 +220,7 @@ mod tests {
         }
     }
 
-    fn told(node: u32, id: u64, bytes: Option<&[u8]>) -> (u32, Order) {
+    fn told(node: u32, id: u64, bytes: Option<&[u8]>) -> (u32, ServerOrder) {
         answer((node, id), bytes.map(<[u8]>::to_vec))
     }
 
@@ -269,7 +274,11 @@ mod tests {
         let (now, child) = (name(0), name(0).child(1, 1));
         let mut exchange = begun(0, &[0, 1]);
         let orders = exchange.join(1, 7, &joining(&child, 2), BTreeSet::from([0, 2]));
-        let [(0, Order::Join { id, .. }), (2, Order::Join { .. })] = orders[..] else {
+        let [
+            (0, ServerOrder::Join { id, .. }),
+            (2, ServerOrder::Join { .. }),
+        ] = orders[..]
+        else {
             panic!("{orders:?}")
         };
         assert_eq!(exchange.answer(0, id, Some(vec![])), None);
@@ -281,7 +290,7 @@ mod tests {
         assert_eq!(exchange.fence(1, 8, all(), vec![1]), []);
         assert_eq!(exchange.fence(0, 8, all(), vec![0]).len(), 2);
         let (node, order) = exchange.ask(0, 9, child.clone(), Rank(1));
-        assert!(matches!(order, Order::Modex { .. }) && node == 1);
+        assert!(matches!(order, ServerOrder::Modex { .. }) && node == 1);
         assert_eq!(exchange.fence(0, 10, all(), vec![]), []);
         assert_eq!(
             exchange.forget(&child),
@@ -311,7 +320,7 @@ mod tests {
     fn a_question_goes_to_the_node_of_the_rank() {
         let mut exchange = begun(0, &[0, 1]);
         let (node, order) = exchange.ask(0, 7, name(0), Rank(1));
-        let Order::Modex { id, .. } = order else {
+        let ServerOrder::Modex { id, .. } = order else {
             panic!("{order:?}")
         };
         assert_eq!(node, 1);

@@ -273,6 +273,7 @@ mod tests {
     use super::*;
     use crate::manager::Follower;
     use crate::messages::{BEAT, DOUBT, LEASE};
+    use understudy_messages::JobOrder;
     use understudy_sockets::Poller;
 
     const TOKEN: &[u8] = b"a token of some length";
@@ -413,12 +414,12 @@ mod tests {
         assert!(
             matches!(&news(&mut hub, &mut poller)[..], [(4, News::Told(told))] if *told == report)
         );
-        hub.tell(4, Order::End { is_good: true });
+        hub.tell(4, Order::Job(JobOrder::End { is_good: true }));
         let told = (0..100).find_map(|_| {
             std::thread::sleep(Duration::from_millis(2));
             node.attend().pop()
         });
-        assert_eq!(told, Some(Order::End { is_good: true }));
+        assert_eq!(told, Some(Order::Job(JobOrder::End { is_good: true })));
         assert_eq!(node.is_lost(), None);
         drop(node);
         assert!(matches!(

@@ -1,14 +1,15 @@
 //! The leader of a job: has the state machine that decides, and a clock. Reports become events, and actions become orders.
 
 use super::exchange::Exchange;
-use crate::messages::{Beginning, Joining, Order, Report};
+use crate::messages::{Beginning, Joining, Order, Report, ServerOrder};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use understudy_catalogue::message;
 use understudy_pmi::Name;
 use understudy_protocol::{
-    Action, Domain, Ending, Event, GATHERING, Guardian, Job, LOST, Node, ProcessNumber, Worker,
+    Action, Domain, Ending, Event, GATHERING, GenerationStart, Guardian, Job, JobOrder, LOST, Node,
+    ProcessNumber, Worker,
 };
 use understudy_settings::domains::of_host;
 use understudy_wire::line::{Ended, Killer, ToGuardian, ToManager};
@@ -130,9 +131,9 @@ impl JobLeader {
             );
         }
         let (names, answers) = self.exchange.lose(node);
-        self.orders.extend(answers);
+        self.send_to_servers(answers);
         for name in names {
-            self.tell_all(&Order::Forget { name });
+            self.send_to_all(&Order::Servers(ServerOrder::Forget { name }));
         }
         self.happen(Event::Lost(Node(node), silence));
         had_guardians
@@ -194,11 +195,11 @@ impl JobLeader {
             Report::GivesUp(why) => self.give_up(&why),
             Report::Fence { id, fence, bytes } => {
                 let answers = self.exchange.fence(node, id, fence, bytes);
-                self.orders.extend(answers);
+                self.send_to_servers(answers);
             }
             Report::Modex { id, of, rank } => {
                 let question = self.exchange.ask(node, id, of, rank);
-                self.orders.push(question);
+                self.send_to_servers([question]);
             }
             Report::Join { id, name, size } => self.join_spawned((node, id), name, size),
             Report::Look {
@@ -210,18 +211,20 @@ impl JobLeader {
                 if let Some(there) = there
                     && let Some(id) = self.exchange.ask_node(node, id, there)
                 {
-                    self.orders.push((there, Order::Look { id, workers }));
+                    self.send_to_servers([(there, ServerOrder::Look { id, workers })]);
                 }
             }
             Report::Forget { name } => {
                 let answers = self.exchange.forget(&name);
-                self.orders.extend(answers);
+                self.send_to_servers(answers);
+                let forget = ServerOrder::Forget { name };
                 let others = self.hosts.keys().filter(|&&other| other != node);
-                self.orders
-                    .extend(others.map(|&other| (other, Order::Forget { name: name.clone() })));
+                let orders: Vec<_> = others.map(|&other| (other, forget.clone())).collect();
+                self.send_to_servers(orders);
             }
             Report::Answer { id, bytes } => {
-                self.orders.extend(self.exchange.answer(node, id, bytes))
+                let answers = self.exchange.answer(node, id, bytes);
+                self.send_to_servers(answers);
             }
         }
     }
@@ -233,7 +236,7 @@ impl JobLeader {
             ToManager::WentBack { worker, number } => {
                 let there = self.spawned.range((worker, 0)..=(worker, u32::MAX));
                 let others = there.filter(|&&(_, other)| other != node);
-                let order = Order::WentBack { worker, number };
+                let order = Order::Servers(ServerOrder::WentBack { worker, number });
                 self.orders
                     .extend(others.map(|&(_, other)| (other, order.clone())));
             }
@@ -255,7 +258,7 @@ impl JobLeader {
             host: self.hosts.get(&node).cloned().unwrap_or_default(),
         };
         let orders = self.exchange.join(node, id, &joining, others);
-        self.orders.extend(orders);
+        self.send_to_servers(orders);
     }
 
     /// Unless the file does not list the node's host. Who cannot read the file is told by the ranks.
@@ -284,55 +287,51 @@ impl JobLeader {
 
     fn act(&mut self, action: Action) {
         match action {
-            Action::Start { number, at, anew } => {
-                self.processes
-                    .extend(self.guardians.get(&at).map(|&node| (number, node)));
-                self.tell_guardian(at, ToGuardian::Start { number, anew });
-            }
-            // Its node can do that if the guardian has gone.
-            Action::Kill { number, at: rank } => {
-                let message = ToGuardian::Kill { number };
-                self.tell_node_of(number, Order::Guardian { rank, message });
-            }
-            Action::Leave { at, status } => self.tell_guardian(at, ToGuardian::Leave { status }),
-            Action::Admit { number, generation } => {
-                self.tell_node_of(number, Order::Admit { number, generation });
-            }
-            Action::Inherit { heir, from } => {
-                self.tell_node_of(heir, Order::Inherit { heir, from });
-            }
-            Action::Announce(generation) => {
-                log::info!("generation {generation} is to be");
-                self.tell_all(&Order::Announce { generation });
-            }
-            Action::CountSpare => self.tell_all(&Order::CountSpare),
-            Action::Ask { number, fallen } => {
-                let fallen = fallen.into_iter().take(MOST_NAMED).collect();
-                self.tell_node_of(number, Order::Ask { number, fallen });
-            }
-            Action::Begin {
-                generation,
-                ranks,
-                spares,
-                is_first,
-                since_failure,
-            } => {
-                let beginning = Beginning {
-                    generation,
-                    is_first,
-                    spares,
-                    since_failure,
-                    ..Beginning::default()
-                };
-                self.begin(&ranks, beginning);
-            }
-            Action::End { is_good } => self.tell_all(&Order::End { is_good }),
+            Action::Order(order) => self.send(order),
             Action::Say(text) => say!("understudy: {text}"),
         }
     }
 
-    fn begin(&mut self, ranks: &[ProcessNumber], beginning: Beginning) {
-        let generation = beginning.generation;
+    /// Sends an order to the nodes that it is about.
+    fn send(&mut self, order: JobOrder<understudy_protocol::Beginning>) {
+        match order {
+            JobOrder::Guardian { rank, message } => {
+                if let ToGuardian::Start { number, .. } = message {
+                    let node = self.guardians.get(&rank);
+                    self.processes.extend(node.map(|&node| (number, node)));
+                }
+                let order = JobOrder::Guardian {
+                    rank,
+                    message: message.clone(),
+                };
+                match message {
+                    // Its node can do that if the guardian has gone.
+                    ToGuardian::Kill { number } => self.send_to_node_of(number, order),
+                    _ => self.send_to_node_of_guardian(rank, order),
+                }
+            }
+            JobOrder::Admit { number, generation } => {
+                self.send_to_node_of(number, JobOrder::Admit { number, generation });
+            }
+            JobOrder::Inherit { heir, from } => {
+                self.send_to_node_of(heir, JobOrder::Inherit { heir, from });
+            }
+            JobOrder::Announce { generation } => {
+                log::info!("generation {generation} is to be");
+                self.send_to_all(&Order::Job(JobOrder::Announce { generation }));
+            }
+            JobOrder::CountSpare => self.send_to_all(&Order::Job(JobOrder::CountSpare)),
+            JobOrder::Ask { number, fallen } => {
+                let fallen = fallen.into_iter().take(MOST_NAMED).collect();
+                self.send_to_node_of(number, JobOrder::Ask { number, fallen });
+            }
+            JobOrder::Begin(beginning) => self.begin(&beginning.ranks, beginning.start),
+            JobOrder::End { is_good } => self.send_to_all(&Order::Job(JobOrder::End { is_good })),
+        }
+    }
+
+    fn begin(&mut self, ranks: &[ProcessNumber], start: GenerationStart) {
+        let generation = start.generation;
         let count = ranks.len();
         log::info!("generation {generation} begins with {count} processes");
         let node_of = |number: &ProcessNumber| self.processes.get(number).copied().unwrap_or(OWN);
@@ -344,29 +343,35 @@ impl JobLeader {
             job: job_name(&self.hosts[&OWN]),
             ranks: ranks.iter().copied().zip(places).collect(),
             hosts: self.hosts.values().cloned().collect(),
-            ..beginning
+            start,
         };
         match Name::new(&beginning.job, generation.0) {
             Ok(name) => self.exchange.begin(name, of_rank),
             Err(error) => return self.give_up(&error.to_string()),
         }
-        self.tell_all(&Order::Begin(beginning));
+        self.send_to_all(&Order::Job(JobOrder::Begin(beginning)));
     }
 
-    fn tell_all(&mut self, order: &Order) {
+    fn send_to_servers(&mut self, orders: impl IntoIterator<Item = (u32, ServerOrder)>) {
+        let orders = orders.into_iter();
+        self.orders
+            .extend(orders.map(|(node, order)| (node, Order::Servers(order))));
+    }
+
+    fn send_to_all(&mut self, order: &Order) {
         let all = self.hosts.keys().map(|&node| (node, order.clone()));
         self.orders.extend(all);
     }
 
-    fn tell_node_of(&mut self, number: ProcessNumber, order: Order) {
+    fn send_to_node_of(&mut self, number: ProcessNumber, order: JobOrder<Beginning>) {
         let node = self.processes.get(&number).copied().unwrap_or(OWN);
-        self.orders.push((node, order));
+        self.orders.push((node, Order::Job(order)));
     }
 
-    fn tell_guardian(&mut self, rank: Guardian, message: ToGuardian) {
+    fn send_to_node_of_guardian(&mut self, rank: Guardian, order: JobOrder<Beginning>) {
         let node = self.guardians.get(&rank);
         self.orders
-            .extend(node.map(|&node| (node, Order::Guardian { rank, message })));
+            .extend(node.map(|&node| (node, Order::Job(order))));
     }
 }
 
@@ -431,7 +436,7 @@ mod tests {
         hear(0, ToManager::WentBack { worker, number });
         assert_eq!(
             leader.take_orders(),
-            [(2, Order::WentBack { worker, number })]
+            [(2, Order::Servers(ServerOrder::WentBack { worker, number }))]
         );
     }
 
@@ -459,10 +464,10 @@ mod tests {
         let mut leader = with_another_node();
         leader.hear(2, Report::Gone { rank: Guardian(0) });
         let number = ProcessNumber(0);
-        let kill = Order::Guardian {
+        let kill = Order::Job(JobOrder::Guardian {
             rank: Guardian(0),
             message: ToGuardian::Kill { number },
-        };
+        });
         assert_eq!(leader.take_orders().first(), Some(&(2, kill)));
     }
 

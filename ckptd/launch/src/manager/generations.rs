@@ -15,6 +15,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use understudy_formats::events::monotonic_ns;
+use understudy_messages::GenerationStart;
 use understudy_numbers::{Generation, ProcessNumber, Rank};
 use understudy_pmi::{Answer, Mpi, Name, Namespace, Placement, ServerSettings};
 use understudy_wire::line::ToProcess;
@@ -162,13 +163,16 @@ impl Node {
         }
         let Beginning {
             job,
+            start,
+            ranks,
+            hosts,
+        } = beginning;
+        let GenerationStart {
             generation,
             is_first,
             spares,
             since_failure,
-            ranks,
-            hosts,
-        } = beginning;
+        } = start;
         let failed_at = since_failure.map(|it| began_ns.saturating_sub(it.as_nanos() as u64));
         let (numbers, of_rank): (Vec<ProcessNumber>, Vec<usize>) =
             ranks.iter().map(|&(it, host)| (it, host as usize)).unzip();

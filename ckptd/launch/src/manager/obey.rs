@@ -2,11 +2,12 @@
 
 use super::node::Node;
 use super::process::{Caller, Process};
-use crate::messages::{Order, Report};
+use crate::messages::{Beginning, Order, Report, ServerOrder};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use understudy_catalogue::message;
+use understudy_messages::JobOrder;
 use understudy_numbers::{Generation, ProcessNumber};
 use understudy_wire::line::ToProcess;
 
@@ -59,13 +60,20 @@ impl Node {
         }
     }
 
-    /// Does what the leader wants.
+    /// Executes an order of the leader.
     pub fn obey(&mut self, order: Order) {
         self.takeover.lead();
         match order {
-            Order::Guardian { rank, message } => self.tell_guardian(rank, &message),
-            Order::Admit { number, generation } => self.admit(number, generation),
-            Order::Announce { generation } => {
+            Order::Job(order) => self.obey_about_job(order),
+            Order::Servers(order) => self.obey_about_servers(order),
+        }
+    }
+
+    fn obey_about_job(&mut self, order: JobOrder<Beginning>) {
+        match order {
+            JobOrder::Guardian { rank, message } => self.tell_guardian(rank, &message),
+            JobOrder::Admit { number, generation } => self.admit(number, generation),
+            JobOrder::Announce { generation } => {
                 if std::mem::take(&mut self.is_ending) {
                     self.forget_program();
                 }
@@ -79,19 +87,19 @@ impl Node {
                     self.serve(&library);
                 }
             }
-            Order::CountSpare => self.processes.values().for_each(Process::count_spare_death),
-            Order::Ask { number, fallen } => {
+            JobOrder::CountSpare => self.processes.values().for_each(Process::count_spare_death),
+            JobOrder::Ask { number, fallen } => {
                 if let Some(process) = self.processes.get(&number) {
                     process.tell(&ToProcess::Ask { fallen }, &[]);
                 }
             }
-            Order::Inherit { heir, from } => self.hand_out(heir, from),
-            Order::Begin(beginning) => {
+            JobOrder::Inherit { heir, from } => self.hand_out(heir, from),
+            JobOrder::Begin(beginning) => {
                 if let Err(error) = self.begin(beginning) {
                     self.give_up(error.to_string());
                 }
             }
-            Order::End { is_good } => {
+            JobOrder::End { is_good } => {
                 self.is_ending = true;
                 self.children.end(is_good);
                 if is_good {
@@ -101,16 +109,21 @@ impl Node {
                     processes.for_each(|process| process.tell(&ToProcess::End, &[]));
                 }
             }
-            Order::Modex { id, of, rank } => self.look_up(id, &of, rank),
-            Order::Join { id, joining } => {
+        }
+    }
+
+    fn obey_about_servers(&mut self, order: ServerOrder) {
+        match order {
+            ServerOrder::Modex { id, of, rank } => self.look_up(id, &of, rank),
+            ServerOrder::Join { id, joining } => {
                 if let Err(error) = self.join(id, joining) {
                     self.give_up(error.to_string());
                 }
             }
-            Order::WentBack { worker, number } => self.went_back(worker, number),
-            Order::Look { id, workers } => self.read_boards(id, &workers),
-            Order::Forget { name } => self.forget_namespace(&name),
-            Order::Answer { id, bytes } => {
+            ServerOrder::WentBack { worker, number } => self.went_back(worker, number),
+            ServerOrder::Look { id, workers } => self.read_boards(id, &workers),
+            ServerOrder::Forget { name } => self.forget_namespace(&name),
+            ServerOrder::Answer { id, bytes } => {
                 // Without bytes, or of a generation that has ended, there is none.
                 if let (Some((_, answer)), Some(bytes)) = (self.asked.remove(&id), bytes) {
                     answer.give(bytes);

@@ -17,6 +17,7 @@ mod link_message;
 mod order;
 mod pipe_messages;
 mod report;
+mod server_order;
 
 #[cfg(test)]
 pub use doubt::DOUBT;
@@ -24,6 +25,7 @@ pub use doubt::Doubt;
 pub use duty::{Duty, LeaderToStarter, StarterToLeader};
 pub use link::{GREETING, Greeting, Link};
 pub use link_message::{BEAT, LEASE, LeaderToNode, NodeToLeader};
-pub use order::{Beginning, Joining, Order};
+pub use order::{Beginning, Order};
 pub use pipe_messages::{Messages, put};
 pub use report::{FenceOf, Report};
+pub use server_order::{Joining, ServerOrder};

@@ -1,98 +1,170 @@
 //! Orders of the leader to a node.
 
+use super::server_order::ServerOrder;
+use bincode::de::Decoder;
+use bincode::de::read::Reader;
+use bincode::enc::Encoder;
+use bincode::error::{DecodeError, EncodeError};
 use bincode::{Decode, Encode};
-use std::time::Duration;
-use understudy_numbers::{Generation, Guardian, ProcessNumber, Rank, Worker};
-use understudy_pmi::Name;
-use understudy_wire::line::ToGuardian;
+use understudy_messages::{GenerationStart, JobOrder};
+use understudy_numbers::ProcessNumber;
 
-/// What the leader wants done.
-#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+/// An order of the leader to a node.
+///
+/// The encoding has no tag for the two kinds. Both have tags of their own, which differ, so that
+/// an order is encoded as if this were one enumeration of all orders.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Order {
-    Guardian {
-        rank: Guardian,
-        message: ToGuardian,
-    },
-    /// A process is let in, for a generation, or not.
-    Admit {
-        number: ProcessNumber,
-        generation: Option<Generation>,
-    },
-    /// Processes are to leave their MPI library for this generation.
-    Announce {
-        generation: Generation,
-    },
-    /// An idle spare has died.
-    CountSpare,
-    /// A process is asked which spares should take parts.
-    Ask {
-        number: ProcessNumber,
-        fallen: Vec<ProcessNumber>,
-    },
-    /// A process gets the files of a dead one.
-    Inherit {
-        heir: ProcessNumber,
-        from: ProcessNumber,
-    },
-    /// The generation before ends, and this one begins.
-    Begin(Beginning),
-    /// The program is at its end; `is_good`: processes are to be told.
-    End {
-        is_good: bool,
-    },
-    /// What a rank of this node has put is wanted elsewhere.
-    Modex {
-        id: u64,
-        of: Name,
-        rank: Rank,
-    },
-    /// There are processes that the program has asked for on another node.
-    Join {
-        id: u64,
-        joining: Joining,
-    },
-    /// A worker that has had processes started on this node is on another one, and has gone back to where it had done so as often as this.
-    WentBack {
-        worker: Worker,
-        number: u64,
-    },
-    /// What these workers of this node show is wanted elsewhere.
-    Look {
-        id: u64,
-        workers: Vec<Worker>,
-    },
-    /// There are not any more.
-    Forget {
-        name: Name,
-    },
-    /// The answer to what the node has asked for.
-    Answer {
-        id: u64,
-        bytes: Option<Vec<u8>>,
-    },
+    Job(JobOrder<Beginning>),
+    Servers(ServerOrder),
 }
 
-/// Processes that the program has asked for.
-#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
-pub struct Joining {
-    pub name: Name,
-    pub size: u32,
-    pub host: String,
+impl Encode for Order {
+    fn encode<E: Encoder>(&self, encoder: &mut E) -> Result<(), EncodeError> {
+        match self {
+            Order::Job(order) => order.encode(encoder),
+            Order::Servers(order) => order.encode(encoder),
+        }
+    }
 }
+
+impl<Context> Decode<Context> for Order {
+    fn decode<D: Decoder<Context = Context>>(decoder: &mut D) -> Result<Order, DecodeError> {
+        // Tags are less than 251, and so one byte long. Messages are decoded from memory, of which
+        // the reader shows the next byte.
+        let tag = decoder.reader().peek_read(1).and_then(|next| next.first());
+        match tag {
+            Some(&tag) if u32::from(tag) < ServerOrder::FIRST_TAG => {
+                JobOrder::decode(decoder).map(Order::Job)
+            }
+            _ => ServerOrder::decode(decoder).map(Order::Servers),
+        }
+    }
+}
+
+bincode::impl_borrow_decode!(Order);
 
 /// A generation that begins.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Encode, Decode)]
 pub struct Beginning {
-    /// The job's name, to which the generation's number is added ([`understudy_pmi::Name`]).
+    /// Name of the job, to which the generation's number is added ([`understudy_pmi::Name`]).
     pub job: String,
-    pub generation: Generation,
-    /// The job begins with it.
-    pub is_first: bool,
-    /// How many spares are left.
-    pub spares: u32,
-    /// Time since the failure that the program has not recovered from.
-    pub since_failure: Option<Duration>,
-    /// The process of each rank, and where in `hosts` it is.
+    pub start: GenerationStart,
+    /// The process of each rank, and its position in `hosts`.
     pub ranks: Vec<(ProcessNumber, u32)>,
     pub hosts: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::messages::Joining;
+    use bincode::config::standard;
+    use std::time::Duration;
+    use understudy_messages::ToGuardian;
+    use understudy_numbers::{Generation, Guardian, Rank, Worker};
+    use understudy_pmi::Name;
+
+    fn job_orders() -> Vec<JobOrder<Beginning>> {
+        let (number, generation) = (ProcessNumber(5), Generation(6));
+        let beginning = Beginning {
+            job: "j".to_owned(),
+            start: GenerationStart {
+                generation,
+                is_first: true,
+                spares: 2,
+                since_failure: Some(Duration::from_secs(3)),
+            },
+            ranks: vec![(number, 1)],
+            hosts: vec!["h".to_owned()],
+        };
+        vec![
+            JobOrder::Guardian {
+                rank: Guardian(4),
+                message: ToGuardian::Kill { number },
+            },
+            JobOrder::Admit {
+                number,
+                generation: Some(generation),
+            },
+            JobOrder::Announce { generation },
+            JobOrder::CountSpare,
+            JobOrder::Ask {
+                number,
+                fallen: vec![ProcessNumber(7)],
+            },
+            JobOrder::Inherit {
+                heir: number,
+                from: ProcessNumber(7),
+            },
+            JobOrder::Begin(beginning),
+            JobOrder::End { is_good: true },
+        ]
+    }
+
+    fn server_orders() -> Vec<ServerOrder> {
+        let name = Name::new("n", 0).unwrap();
+        let joining = Joining {
+            name: name.clone(),
+            size: 3,
+            host: "h".to_owned(),
+        };
+        vec![
+            ServerOrder::Modex {
+                id: 1,
+                of: name.clone(),
+                rank: Rank(2),
+            },
+            ServerOrder::Join { id: 1, joining },
+            ServerOrder::WentBack {
+                worker: Worker(1),
+                number: 2,
+            },
+            ServerOrder::Look {
+                id: 1,
+                workers: vec![Worker(2)],
+            },
+            ServerOrder::Forget { name },
+            ServerOrder::Answer {
+                id: 1,
+                bytes: Some(vec![9]),
+            },
+        ]
+    }
+
+    #[test]
+    fn orders_are_encoded_as_one_enumeration() {
+        let expected: [&[u8]; 14] = [
+            &[0, 4, 1, 5],
+            &[1, 5, 1, 6],
+            &[2, 6],
+            &[3],
+            &[4, 5, 1, 7],
+            &[5, 5, 7],
+            &[6, 1, b'j', 6, 1, 2, 1, 3, 0, 1, 5, 1, 1, 1, b'h'],
+            &[7, 1],
+            &[8, 1, 3, b'n', b'.', b'0', 2],
+            &[9, 1, 3, b'n', b'.', b'0', 3, 1, b'h'],
+            &[10, 1, 2],
+            &[11, 1, 1, 2],
+            &[12, 3, b'n', b'.', b'0'],
+            &[13, 1, 1, 1, 9],
+        ];
+        let job = job_orders().into_iter().map(Order::Job);
+        let servers = server_orders().into_iter().map(Order::Servers);
+        for (order, expected) in job.chain(servers).zip(expected) {
+            let bytes = bincode::encode_to_vec(&order, standard()).unwrap();
+            assert_eq!(bytes, expected, "{order:?}");
+            let (decoded, used) =
+                bincode::decode_from_slice::<Order, _>(&bytes, standard()).unwrap();
+            assert_eq!((decoded, used), (order, bytes.len()));
+        }
+    }
+
+    #[test]
+    fn an_unknown_order_is_refused() {
+        for bytes in [&[][..], &[14, 1], &[251, 0, 0]] {
+            assert!(bincode::decode_from_slice::<Order, _>(bytes, standard()).is_err());
+        }
+    }
 }

@@ -80,7 +80,8 @@ pub enum Report {
     Forget {
         name: Name,
     },
-    /// The answer to an [`super::Order::Modex`], [`super::Order::Join`] or [`super::Order::Look`].
+    /// The answer to an [`super::ServerOrder::Modex`], [`super::ServerOrder::Join`] or
+    /// [`super::ServerOrder::Look`].
     Answer {
         id: u64,
         bytes: Option<Vec<u8>>,

@@ -3,9 +3,10 @@
 
 use super::{Job, Phase};
 use crate::member::Member;
-use crate::{Action, Guardian, LOST, ProcessNumber};
+use crate::{Action, LOST};
 use std::time::Duration;
 use understudy_catalogue::message;
+use understudy_numbers::{Guardian, ProcessNumber};
 
 impl Job {
     /// Guardians have died before all had come.
@@ -65,7 +66,7 @@ impl Job {
             let workers = self.members.iter().filter(|(_, member)| member.has_part);
             self.at_end = workers.map(|(&number, _)| number).collect();
             self.phase = Phase::Ending { deadline: None };
-            self.actions.push(Action::End { is_good: true });
+            self.actions.push(Action::end(true));
         } else if self.has_begun() {
             // The manager before had failed when this one started.
             self.happened_at = Duration::ZERO;
@@ -84,7 +85,7 @@ impl Job {
             return self.start_all();
         }
         self.generation = self.generation.next();
-        self.actions.push(Action::Announce(self.generation));
+        self.actions.push(Action::announce(self.generation));
         for number in (0..self.workers + self.spares).map(ProcessNumber) {
             if !self.members.contains_key(&number) {
                 self.start(number, Guardian(number.0));

@@ -2,9 +2,11 @@
 
 use super::{Job, Phase};
 use crate::member::Member;
-use crate::{Action, Ending, Generation, Guardian, LOST, Node, ProcessNumber};
+use crate::{Action, Ending, LOST, Node};
 use std::time::Duration;
 use understudy_catalogue::message;
+use understudy_messages::JobOrder;
+use understudy_numbers::{Generation, Guardian, ProcessNumber};
 
 /// How many new processes may die before they have been in a generation.
 const STILLBORN: u32 = 10;
@@ -46,7 +48,7 @@ impl Job {
         let at = member.at;
         if is_ending || starts_again {
             // Nobody would take it out of there.
-            self.actions.push(Action::Kill { number, at });
+            self.actions.push(Action::kill(number, at));
         } else if self.phase == Phase::Running {
             self.broken_deadline
                 .get_or_insert(self.now + BROKEN_TIMEOUT);
@@ -70,10 +72,7 @@ impl Job {
             .living
             .iter()
             .filter(|number| self.members[number].is_broken);
-        let kill = |&number: &ProcessNumber| Action::Kill {
-            number,
-            at: self.members[&number].at,
-        };
+        let kill = |&number: &ProcessNumber| Action::kill(number, self.members[&number].at);
         self.actions.extend(broken.map(kill));
     }
 
@@ -106,7 +105,7 @@ impl Job {
         for number in its {
             if self.members[&number].lives() {
                 let at = self.members[&number].at;
-                self.actions.push(Action::Kill { number, at });
+                self.actions.push(Action::kill(number, at));
                 self.ended(number, Ending::Signal(SIGKILL));
             }
             // What it may have printed is not known.
@@ -240,7 +239,7 @@ impl Job {
     fn lost_spare(&mut self, number: ProcessNumber) {
         let spares = self.spares_left();
         self.say(message::spare_died(number, spares).to_string());
-        self.actions.push(Action::CountSpare);
+        self.actions.push(Action::Order(JobOrder::CountSpare));
         self.start_missing();
         if self.replenishes {
             self.replenish(1);

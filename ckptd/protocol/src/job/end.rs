@@ -1,9 +1,10 @@
 //! The end of the job, good or bad.
 
 use super::{GATHERING, Job, Phase};
-use crate::{Action, Ending, Guardian, LOST, ProcessNumber};
+use crate::{Action, Ending, LOST};
 use std::time::Duration;
 use understudy_catalogue::message;
+use understudy_numbers::{Guardian, ProcessNumber};
 
 /// How long the others may take to end by themselves.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -47,7 +48,7 @@ impl Job {
     pub(super) fn end_if_all_are_there(&mut self) {
         if self.at_end.len() as u32 >= self.workers {
             self.phase = Phase::Ending { deadline: None };
-            self.actions.push(Action::End { is_good: true });
+            self.actions.push(Action::end(true));
             self.kill_broken();
         }
     }
@@ -59,13 +60,13 @@ impl Job {
             if !self.members[&number].is_heard() {
                 // A new process that the program has not needed.
                 let generation = Some(self.generation);
-                self.actions.push(Action::Admit { number, generation });
-                return self.actions.push(Action::End { is_good: true });
+                self.actions.push(Action::admit(number, generation));
+                return self.actions.push(Action::end(true));
             }
             self.begin_next_program();
         }
         let generation = (!self.is_ending()).then_some(self.generation);
-        self.actions.push(Action::Admit { number, generation });
+        self.actions.push(Action::admit(number, generation));
         // One that was started for a dead one when the job was lost tells nobody anything.
         if generation.is_none() && self.status == 0 {
             self.say(message::process_too_late(number).to_string());
@@ -113,7 +114,7 @@ impl Job {
         self.note(status, culprit);
         let deadline = Some(self.now + limit);
         self.phase = Phase::Ending { deadline };
-        self.actions.push(Action::End { is_good: false });
+        self.actions.push(Action::end(false));
     }
 
     pub(super) fn note(&mut self, status: i32, culprit: Option<Guardian>) {
@@ -131,7 +132,7 @@ impl Job {
                 .or(first);
             for &at in &self.guardians {
                 let status = if Some(at) == culprit { self.status } else { 0 };
-                self.actions.push(Action::Leave { at, status });
+                self.actions.push(Action::leave(at, status));
             }
             self.phase = Phase::Over;
         } else if deadline.is_some_and(|deadline| self.now >= deadline) {
@@ -154,10 +155,7 @@ impl Job {
     }
 
     pub(super) fn kill_all(&mut self) {
-        let kill = |&number: &ProcessNumber| Action::Kill {
-            number,
-            at: self.members[&number].at,
-        };
+        let kill = |&number: &ProcessNumber| Action::kill(number, self.members[&number].at);
         self.actions.extend(self.living.iter().map(kill));
     }
 }

@@ -2,8 +2,10 @@
 //! copies.
 
 use super::Job;
-use crate::{Action, Guardian, Node, ProcessNumber};
+use crate::{Action, Node};
 use std::collections::BTreeMap;
+use understudy_messages::JobOrder;
+use understudy_numbers::{Guardian, ProcessNumber};
 
 impl Job {
     /// Starts processes where copies are left and too few could inherit them.
@@ -81,7 +83,8 @@ impl Job {
             if let Some(member) = self.members.get_mut(&heir) {
                 member.keeps = Some(worker);
             }
-            self.actions.push(Action::Inherit { heir, from });
+            self.actions
+                .push(Action::Order(JobOrder::Inherit { heir, from }));
         }
     }
 }

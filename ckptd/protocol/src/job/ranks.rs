@@ -1,8 +1,10 @@
 //! Who is in a generation: whoever has been in one and lives, and a spare for each that has died.
 
 use super::Job;
-use crate::{Action, Node, ProcessNumber};
+use crate::{Action, Node};
 use std::collections::BTreeSet;
+use understudy_messages::JobOrder;
+use understudy_numbers::ProcessNumber;
 
 /// Which spare is preferred.
 enum Preference {
@@ -98,7 +100,8 @@ impl Job {
             };
             self.question.is_asked = true;
             let fallen = self.fallen.iter().copied().collect();
-            self.actions.push(Action::Ask { number, fallen });
+            self.actions
+                .push(Action::Order(JobOrder::Ask { number, fallen }));
         }
         true
     }

@@ -12,8 +12,8 @@ mod follow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use understudy_protocol::{
-    Action, Ending, Event, Generation, Guardian, Job, Known, LOST, Node, ProcessNumber, ToManager,
-    Worker,
+    Action, Beginning, Ending, Event, Generation, Guardian, Job, JobOrder, Known, LOST, Node,
+    ProcessNumber, ToGuardian, ToManager, Worker,
 };
 
 /// SplitMix64 (Steele, Lea & Flood 2014): good enough to choose.
@@ -165,46 +165,20 @@ impl World {
 
     fn act(&mut self, action: Action) {
         match action {
-            Action::Start { number, at, anew } => {
-                if anew && number == ProcessNumber(0) {
-                    // From the beginning: what the dead have left is of no use.
-                    let dead = self
-                        .processes
-                        .values_mut()
-                        .filter(|it| it.stage == Stage::Dead);
-                    dead.for_each(|it| (it.keeps, it.copies) = (false, BTreeSet::new()));
-                }
-                let node = self.node(at);
-                let process = Process {
-                    node,
-                    at,
-                    known: Known::default(),
-                    ending: None,
-                    is_forgotten: false,
-                    stage: match self.lost.contains(&node) {
-                        true => Stage::Dead,
-                        false => Stage::Starting,
-                    },
-                    page: self.job.generation(),
-                    part: None,
-                    copies: BTreeSet::new(),
-                    keeps: false,
-                    of_dead: None,
-                };
-                let before = self.processes.insert(number, process);
-                // Its line is a new one.
-                self.events.remove(&number);
-                assert!(
-                    before.is_none_or(|it| it.stage == Stage::Dead),
-                    "two processes of number {number}"
-                );
-            }
-            Action::Announce(generation) => {
+            Action::Order(order) => self.obey(order),
+            Action::Say(text) => self.said.push(text),
+        }
+    }
+
+    fn obey(&mut self, order: JobOrder<Beginning>) {
+        match order {
+            JobOrder::Guardian { rank, message } => self.send_to_guardian(rank, message),
+            JobOrder::Announce { generation } => {
                 for process in self.processes.values_mut() {
                     process.page = generation;
                 }
             }
-            Action::Inherit { heir, from } => {
+            JobOrder::Inherit { heir, from } => {
                 let (number, worker) = (from, self.processes[&from].known.keeps);
                 let from = self
                     .processes
@@ -228,37 +202,72 @@ impl World {
                 (heir.known.keeps, heir.known.heir_of) = (worker, Some(number));
                 heir.known.has_played = true;
             }
-            Action::Begin {
-                generation,
-                ranks,
-                spares,
-                is_first,
-                ..
-            } => {
+            JobOrder::Begin(Beginning { start, ranks }) => {
                 let waiting = self.processes.values();
                 let waiting = waiting
                     .filter(|it| matches!(it.stage, Stage::Starting | Stage::Spare))
                     .count();
                 assert!(
-                    waiting <= spares as usize + self.workers,
+                    waiting <= start.spares as usize + self.workers,
                     "spares are forgotten"
                 );
                 assert!(
-                    !is_first || self.kept.is_empty(),
+                    !start.is_first || self.kept.is_empty(),
                     "what there is would be forgotten"
                 );
-                self.begin(generation, ranks);
+                self.begin(start.generation, ranks);
             }
-            Action::Ask { number, fallen } => {
+            JobOrder::Ask { number, fallen } => {
                 assert!(!fallen.is_empty(), "a question about nobody");
                 self.asked = Some(number);
             }
-            Action::Kill { number, .. } => self.kill(number),
-            Action::End { is_good } => self.is_ending |= is_good,
-            Action::Admit { .. } | Action::CountSpare => {}
-            Action::Leave { at, status } => drop(self.statuses.insert(at, status)),
-            Action::Say(text) => self.said.push(text),
+            JobOrder::End { is_good } => self.is_ending |= is_good,
+            JobOrder::Admit { .. } | JobOrder::CountSpare => {}
         }
+    }
+
+    fn send_to_guardian(&mut self, at: Guardian, message: ToGuardian) {
+        match message {
+            ToGuardian::Start { number, anew } => self.start(number, at, anew),
+            ToGuardian::Kill { number } => self.kill(number),
+            ToGuardian::Leave { status } => drop(self.statuses.insert(at, status)),
+            other => panic!("the job does not send {other:?}"),
+        }
+    }
+
+    fn start(&mut self, number: ProcessNumber, at: Guardian, anew: bool) {
+        if anew && number == ProcessNumber(0) {
+            // From the beginning: what the dead have left is of no use.
+            let dead = self
+                .processes
+                .values_mut()
+                .filter(|it| it.stage == Stage::Dead);
+            dead.for_each(|it| (it.keeps, it.copies) = (false, BTreeSet::new()));
+        }
+        let node = self.node(at);
+        let process = Process {
+            node,
+            at,
+            known: Known::default(),
+            ending: None,
+            is_forgotten: false,
+            stage: match self.lost.contains(&node) {
+                true => Stage::Dead,
+                false => Stage::Starting,
+            },
+            page: self.job.generation(),
+            part: None,
+            copies: BTreeSet::new(),
+            keeps: false,
+            of_dead: None,
+        };
+        let before = self.processes.insert(number, process);
+        // Its line is a new one.
+        self.events.remove(&number);
+        assert!(
+            before.is_none_or(|it| it.stage == Stage::Dead),
+            "two processes of number {number}"
+        );
     }
 
     fn begin(&mut self, generation: Generation, ranks: Vec<ProcessNumber>) {

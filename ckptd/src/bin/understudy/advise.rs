@@ -3,11 +3,11 @@
 mod marks;
 
 use crate::outcome::{Failure, IMPOSSIBLE, Outcome, print, print_json, tell, verdict};
-use ckptd::report::{Costs, Job, MarkSavings, Report};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Duration;
 use understudy_formats::advice;
+use understudy_report::{Costs, Job, MarkSavings, Report};
 
 /// Advise on the time between checkpoints: what a checkpoint costs against what a failure costs.
 #[derive(clap::Args)]

@@ -2,7 +2,6 @@
 
 use crate::outcome::{Failure, IMPOSSIBLE, Outcome, print, tell, verdict};
 
-use ckptd::report::{bytes, count};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -10,6 +9,7 @@ use std::time::{Duration, SystemTime};
 use understudy_formats::epochs::catalogue::{PART, PREFIX};
 use understudy_formats::private::Directory;
 use understudy_node::{Leftover, is_in_use, is_own, leftovers_of_node};
+use understudy_report::{bytes, count};
 
 /// An epoch file that nobody has written to for this long is not being written.
 const QUIET: Duration = Duration::from_secs(600);

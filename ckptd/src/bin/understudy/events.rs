@@ -1,8 +1,8 @@
 //! `understudy events`: the merged event files of a job as text.
 
 use crate::outcome::{Outcome, print_by, print_json, tell, verdict};
-use ckptd::report::{Job, Report};
 use std::path::PathBuf;
+use understudy_report::{Job, Report};
 
 /// Merge the event files of a job: timeline, recoveries, checkpoint statistics.
 #[derive(clap::Args)]

@@ -1,23 +1,11 @@
 //! `understudy report`: what happened in a job, as one page for a browser.
 
-mod advice;
-pub mod chart;
-mod charts;
-mod clock;
-mod facts;
-mod journals;
-mod page;
-mod segments;
-mod story;
-mod survival;
-mod timeline;
-
 use crate::outcome::{Failure, IMPOSSIBLE, Outcome, print, tell, verdict};
-use ckptd::report::{Job, Report};
-use facts::Facts;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use understudy_html::{Facts, report_page};
+use understudy_report::{Job, Report};
 
 /// Make a page for a browser from a job's event files: timeline, checkpoints, recoveries, costs.
 ///
@@ -43,7 +31,7 @@ impl Arguments {
     pub fn run(self) -> Outcome {
         let mut facts = Facts::default();
         let mut report = Report::observed(Job::load(&self.dir)?, |event| facts.add(event));
-        let page = page::page(&report, &facts, self.mtbf);
+        let page = report_page(&report, &facts, self.mtbf);
         report.check_unchanged();
         match self.file(std::io::stdout().is_terminal()) {
             None => print(page)?,

@@ -2,6 +2,7 @@
 
 mod attend;
 mod daemon;
+mod failures;
 mod launcher;
 pub mod program;
 mod progress;
@@ -11,11 +12,14 @@ mod slots;
 mod verdict;
 
 use crate::layer;
-use crate::outcome::{Failure, Outcome, USAGE, print, tell};
+use crate::outcome::{Failure, Outcome, print, tell};
 use attend::Events;
 use clap::ValueEnum;
 use daemon::{Daemon, Wish};
+use failures::{cannot, usage};
+use progress::Progress;
 use settings::Settings;
+use slots::SlotRequest;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -24,9 +28,6 @@ use understudy_settings::SECRET;
 
 /// What directories for event files are called that nobody has asked for; the process id of `understudy run` follows.
 pub use understudy_node::EVENTS_PREFIX;
-/// The job could not be started: no launcher, too few slots, another MPI.
-pub const NOT_STARTED: u8 = 125;
-
 /// Run an MPI program so that it survives the death of ranks.
 ///
 /// Starts the processes with everything that protection needs. The program sees WORKERS ranks; the spares sleep until one of them
@@ -97,18 +98,6 @@ pub struct Arguments {
     /// The program and its arguments.
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
-}
-
-/// How progress is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Progress {
-    /// On one line if standard error is a terminal, in plain lines otherwise.
-    Auto,
-    /// On one line that is written over and over.
-    Line,
-    /// When something happens.
-    Plain,
-    None,
 }
 
 /// What starts the processes.
@@ -207,7 +196,7 @@ impl Arguments {
         let mpi = launcher::find(&line[0])?;
         launcher::check(&mpi)?;
         launcher::check_user(&line)?;
-        if slots::must_oversubscribe(self, &line, ranks)? {
+        if slots::must_oversubscribe(&self.slot_request(ranks), &line)? {
             line.push("--oversubscribe".into());
         }
         for hosts in &self.host {
@@ -223,7 +212,7 @@ impl Arguments {
     /// `ckptd launch` for this job.
     fn ckptd_words(&self, library: &Path, ranks: u32) -> Result<Vec<OsString>, Failure> {
         // Without hosts there is room.
-        slots::must_oversubscribe(self, &[], ranks)?;
+        slots::must_oversubscribe(&self.slot_request(ranks), &[])?;
         let mut line = vec![library.with_file_name("ckptd").into(), "launch".into()];
         for (option, number) in [("-n", self.workers), ("--spares", ranks - self.workers)] {
             line.extend([option.into(), number.to_string().into()]);
@@ -288,6 +277,16 @@ impl Arguments {
         })
     }
 
+    fn slot_request(&self, ranks: u32) -> SlotRequest<'_> {
+        SlotRequest {
+            workers: self.workers,
+            ranks,
+            hosts: &self.host,
+            hostfile: self.hostfile.as_deref(),
+            oversubscribe: self.oversubscribe,
+        }
+    }
+
     fn has_hosts(&self) -> bool {
         !self.host.is_empty() || self.hostfile.is_some()
     }
@@ -304,14 +303,4 @@ pub fn starts_by_ckptd(names_mpirun: bool, has_hosts: bool, program: Option<&OsS
     let is_open_mpi = || mpi().is_none_or(|mpi| mpi.kind == Kind::OpenMpi);
     let are_granted = !has_hosts && slots::batch_system().is_some();
     !(names_mpirun || are_granted && is_open_mpi())
-}
-
-/// What is wrong with the command or a setting.
-fn usage(message: impl std::fmt::Display) -> Failure {
-    Failure::with_status(USAGE, message)
-}
-
-/// Why the job was not started.
-fn cannot(message: impl std::fmt::Display) -> Failure {
-    Failure::with_status(NOT_STARTED, message)
 }

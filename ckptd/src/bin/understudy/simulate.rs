@@ -1,15 +1,14 @@
 //! `understudy simulate`: what ways of rolling back cost on a machine that fails.
 
-mod figure;
 mod savings;
-mod study;
 
 use crate::advise::time;
 use crate::outcome::{Failure, IMPOSSIBLE, Outcome, USAGE, print, print_json, tell, verdict};
 use std::path::PathBuf;
 use std::time::Duration;
+use understudy_html::simulation_figure;
 use understudy_simulator::model::Machine;
-use understudy_simulator::{Grid, Setting};
+use understudy_simulator::{Grid, Setting, series, simulate};
 
 /// Partitions that are simulated; more take too much memory.
 const MOST_NODES: usize = 100_000_000;
@@ -115,15 +114,15 @@ impl Arguments {
             ));
         };
         let setting = self.setting(grid);
-        let simulation = study::simulate(&setting, self.seeds, self.joules);
+        let simulation = simulate(&setting, self.seeds, self.joules);
         if self.json {
             print_json(&simulation)?;
         } else {
             print(simulation.text())?;
         }
         if let Some(path) = &self.output {
-            let series = study::series(&setting, self.seeds, self.joules);
-            std::fs::write(path, figure::svg(&series)).map_err(|error| {
+            let series = series(&setting, self.seeds, self.joules);
+            std::fs::write(path, simulation_figure(&series)).map_err(|error| {
                 let path = path.display();
                 Failure::with_status(
                     IMPOSSIBLE,

@@ -4,10 +4,10 @@ pub mod find;
 mod screen;
 
 use crate::outcome::{Failure, IMPOSSIBLE, Outcome, print, print_json, verdict};
-use ckptd::report::count;
 use find::JobStatus;
 use std::fmt::Write;
 use std::io::IsTerminal;
+use understudy_report::count;
 
 /// Show the protected jobs of this user on this node: workers, spares, epochs, failures.
 #[derive(clap::Args)]

@@ -8,6 +8,7 @@ use std::process::{Child as Process, Command};
 use std::sync::mpsc;
 use std::time::Duration;
 use understudy_formats::private::Directory;
+use understudy_messages::JobOrder;
 use understudy_numbers::Generation;
 use understudy_pmi::{Answer, Name};
 use understudy_wire::line::{Listener, Socket};
@@ -168,9 +169,9 @@ fn those_that_are_captured_when_another_generation_is_to_be_stand_still_until_th
     let [settled, captured, late, again] = [1, 2, 3, 4].map(|time| spawned(&mut node, 0, time));
     node.children.settle(Worker(0), 1);
     node.children.capture(Worker(0), 2);
-    node.obey(Order::Announce {
+    node.obey(Order::Job(JobOrder::Announce {
         generation: Generation(1),
-    });
+    }));
     node.children.capture(Worker(0), 3);
     let all = [settled, captured, late, again];
     let until = Instant::now() + Duration::from_secs(10);
@@ -199,7 +200,7 @@ fn one_that_has_ended_before_the_job_does_not_hold_up_its_end() {
         },
         None,
     );
-    node.obey(Order::End { is_good: false });
+    node.obey(Order::Job(JobOrder::End { is_good: false }));
     let leave = ToGuardian::Leave { status: 0 };
     assert_eq!(node.unless_children_run(Guardian(0), &leave), Some(leave));
 }

@@ -1,10 +1,10 @@
 //! What the program's marks have saved, for people.
 
 use super::percent;
-use ckptd::report::{MarkRow, MarkSavings, bytes, count, time};
 use std::fmt::Write;
 use understudy_formats::events::MarkWay;
 use understudy_formats::pages::PAGE_SIZE;
+use understudy_report::{MarkRow, MarkSavings, bytes, count, time};
 
 /// The paragraph, with a line for each mark.
 pub fn text(it: &MarkSavings) -> String {

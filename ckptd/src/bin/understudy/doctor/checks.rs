@@ -2,13 +2,13 @@
 
 use super::{Check, accelerators, kernel};
 use crate::{layer, node};
-use ckptd::report::{bytes, count};
 use rustix::process::{Resource, getrlimit};
 use std::io;
 use std::path::Path;
 use understudy_formats::budget::Budget;
 use understudy_formats::cgroup::Groups;
 use understudy_formats::private::{MEMORY as SHARED_MEMORY, make_in_memory};
+use understudy_report::{bytes, count};
 use understudy_settings::{Config, unknown};
 
 /// The runtime's descriptors begin at 600.

@@ -3,12 +3,12 @@
 use super::checks::{kernel_release, node};
 use super::process_starter::Starter;
 use super::{Check, kernel};
-use ckptd::report::count;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use understudy_report::count;
 
 /// One node, as it sees itself.
 #[derive(Debug, Serialize, Deserialize)]

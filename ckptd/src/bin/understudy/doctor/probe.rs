@@ -3,7 +3,6 @@
 use super::checks::available_memory;
 use super::{Arguments, Check};
 use crate::outcome::Failure;
-use ckptd::report::{Event, Job, Live, Standing, bytes};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -13,6 +12,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use understudy_formats::events::{Epoch, Kind, Role};
+use understudy_report::{Event, Job, Live, Standing, bytes};
 
 /// What is tried.
 const NAME: &str = "the program";

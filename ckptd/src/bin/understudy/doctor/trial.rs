@@ -7,7 +7,6 @@
 use super::{Arguments, Check, probe};
 use crate::outcome::{Failure, Outcome, verdict};
 use crate::{layer, mpi};
-use ckptd::report::Live;
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 use std::ffi::{c_int, c_void};
 use std::fs::File;
@@ -16,6 +15,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use understudy_launch::preload_library;
 use understudy_pmi::{Kind, Mpi};
+use understudy_report::Live;
 
 const NAME: &str = "protected job";
 /// Time after which the job is taken to hang.

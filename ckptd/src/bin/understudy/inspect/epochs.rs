@@ -1,8 +1,6 @@
 //! Epochs on disk.
 
 use super::shared::{self, Sharing, Sums};
-use ckptd::report::described;
-use ckptd::report::{bytes, count};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -14,6 +12,8 @@ use understudy_formats::epochs::format::{Damage, Decoder, Identity, SECTION_PAGE
 use understudy_formats::pages::PAGE_SIZE;
 use understudy_formats::private::open_regular;
 use understudy_numbers::{Epoch, Worker};
+use understudy_report::described;
+use understudy_report::{bytes, count};
 
 /// A worker's file of an epoch.
 #[derive(Debug, Serialize)]

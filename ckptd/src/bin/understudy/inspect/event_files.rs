@@ -1,13 +1,13 @@
 //! Event files: how much each kind of record takes, copies, journals.
 
 use super::tables;
-use ckptd::report::{Job, JournalTable, Report, bytes, count};
-use ckptd::report::{by_number, described};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use understudy_formats::events::{Kind, ProcessNumber, Worker};
+use understudy_report::{Job, JournalTable, Report, bytes, count};
+use understudy_report::{by_number, described};
 
 /// What copies have moved from one rank to another.
 #[derive(Debug, Default, Clone, Copy, Serialize)]

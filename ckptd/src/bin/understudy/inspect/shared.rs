@@ -2,13 +2,13 @@
 //!
 //! They would not have to be kept, or sent, for each of these workers.
 
-use ckptd::report::bytes;
-use ckptd::report::described;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use understudy_formats::pages::PAGE_SIZE;
 use understudy_numbers::Worker;
+use understudy_report::bytes;
+use understudy_report::described;
 use xxhash_rust::xxh3::xxh3_128;
 
 /// A worker's pages by content.

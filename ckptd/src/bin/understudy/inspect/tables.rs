@@ -1,7 +1,7 @@
 //! Calls of the journals, as text.
 
-use ckptd::report::{JournalTable, bytes, count};
 use std::fmt::Write;
+use understudy_report::{JournalTable, bytes, count};
 
 /// Number of places that are listed.
 const PLACES: usize = 40;

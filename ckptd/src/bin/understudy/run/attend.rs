@@ -1,12 +1,11 @@
 //! From the launcher's start to its end.
 
-use super::progress::{Teller, Terminal};
+use super::failures::cannot;
+use super::progress::{Progress, Teller, Terminal};
 use super::settings::Settings;
 use super::signals::Signals;
 use super::verdict::{Verdict, verdict};
-use super::{EVENTS_PREFIX, Progress, cannot};
 use crate::outcome::{Failure, Outcome, tell};
-use ckptd::report::{Live, Protection, RunRecord, count};
 use crossbeam_channel::{bounded, select, tick};
 use std::ffi::OsString;
 use std::fs::DirEntry;
@@ -20,6 +19,8 @@ use std::time::Duration;
 use understudy_formats::events::realtime_ns;
 use understudy_formats::events::{HEADER_LEN, rank_of_file_name};
 use understudy_launch::{UNWRITTEN, end_with_parent, is_unwanted};
+use understudy_node::EVENTS_PREFIX;
+use understudy_report::{Live, Protection, RunRecord, count};
 use understudy_settings::SECRET;
 
 /// How often the event files are looked at.

@@ -5,7 +5,6 @@
 use super::attend::Events;
 use super::settings::Settings;
 use crate::layer;
-use ckptd::daemon::default_socket;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs::{OpenOptions, Permissions};
@@ -16,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
+use understudy_daemon::default_socket;
 use understudy_wire::client::{Address, Client};
 
 /// How long a daemon that runs already may take to answer.

@@ -1,6 +1,6 @@
 //! The launcher: which one, and whether it will do.
 
-use super::cannot;
+use super::failures::cannot;
 use crate::mpi;
 use crate::outcome::Failure;
 use std::ffi::{OsStr, OsString};

@@ -1,6 +1,6 @@
 //! What is to be run: whether it can be, and what it is.
 
-use super::cannot;
+use super::failures::cannot;
 use crate::outcome::Failure;
 use object::Endianness;
 use object::elf::{FileHeader64, PT_INTERP, ProgramHeader64};

@@ -1,12 +1,24 @@
 //! Telling how a job gets on.
 
-use super::Progress;
-use ckptd::report::{Protection, Standing};
+use clap::ValueEnum;
 use parking_lot::Mutex;
 use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use understudy_formats::events::realtime_ns;
+use understudy_report::{Protection, Standing};
+
+/// Form in which progress is reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Progress {
+    /// On one line if standard error is a terminal, in plain lines otherwise.
+    Auto,
+    /// On one line that is written over and over.
+    Line,
+    /// When something happens.
+    Plain,
+    None,
+}
 
 /// Time between two plain lines about nothing but checkpoints.
 const PLAIN_PERIOD: Duration = Duration::from_secs(60);

@@ -1,15 +1,15 @@
 //! The settings as options, out of the one table that the runtime reads them by.
 
-use super::usage;
+use super::failures::usage;
 use crate::layer;
 use crate::node;
 use crate::outcome::Failure;
-use ckptd::report::count;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use rustix::rand::GetRandomFlags;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::Path;
+use understudy_report::count;
 use understudy_settings::{Config, Form, PREFIX, SECRET, SETTINGS, unknown};
 
 /// Values by variable: what was given as an option, later also what the environment has.

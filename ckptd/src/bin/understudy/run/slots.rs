@@ -1,20 +1,29 @@
 //! Whether there is room for all ranks.
 
-use super::{Arguments, cannot, usage};
+use super::failures::{cannot, usage};
 use crate::node;
 use crate::outcome::Failure;
-use ckptd::report::count;
 use std::ffi::OsString;
 use std::path::Path;
 use understudy_launch::starter::hosts_of_list;
+use understudy_report::count;
+
+/// A request for slots.
+pub struct SlotRequest<'a> {
+    pub workers: u32,
+    /// Workers and spares.
+    pub ranks: u32,
+    /// Lists of hosts, as of `--host`.
+    pub hosts: &'a [String],
+    pub hostfile: Option<&'a Path>,
+    /// True if more ranks than slots are allowed.
+    pub oversubscribe: bool,
+}
 
 /// Whether the launcher must be told that ranks may share cores. An error if that would be needed, but was not asked for where it
 /// may do harm: on hosts that the user has counted out.
-pub fn must_oversubscribe(
-    arguments: &Arguments,
-    line: &[OsString],
-    ranks: u32,
-) -> Result<bool, Failure> {
+pub fn must_oversubscribe(request: &SlotRequest<'_>, line: &[OsString]) -> Result<bool, Failure> {
+    let ranks = request.ranks;
     let says_so = |word: &OsString| {
         word.to_string_lossy()
             .to_lowercase()
@@ -23,12 +32,12 @@ pub fn must_oversubscribe(
     if line.iter().any(says_so) {
         return Ok(false);
     }
-    if arguments.oversubscribe {
+    if request.oversubscribe {
         return Ok(true);
     }
-    if !arguments.host.is_empty() {
-        let slots = arguments
-            .host
+    if !request.hosts.is_empty() {
+        let slots = request
+            .hosts
             .iter()
             .map(|hosts| slots(hosts))
             .sum::<Result<u32, _>>()?;
@@ -36,14 +45,14 @@ pub fn must_oversubscribe(
             return Err(cannot(format!(
                 "{} and {} need {ranks} slots, and --host {} has {slots}. Give a host more (`name:N`), name \
                  another one, or add --oversubscribe.",
-                count(arguments.workers, "worker", "workers"),
-                count(ranks - arguments.workers, "spare", "spares"),
-                arguments.host.join(",")
+                count(request.workers, "worker", "workers"),
+                count(ranks - request.workers, "spare", "spares"),
+                request.hosts.join(",")
             )));
         }
     }
     let most = node::most_processes();
-    if !arguments.host.is_empty() || arguments.hostfile.is_some() || batch_system().is_some() {
+    if !request.hosts.is_empty() || request.hostfile.is_some() || batch_system().is_some() {
         return Ok(false);
     }
     // Each has a guardian and a relay.

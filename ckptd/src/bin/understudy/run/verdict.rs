@@ -1,7 +1,7 @@
 //! What came of a job. The launcher's status is not enough: it is 0 after a rank was killed, and may be after a crash.
 
-use ckptd::report::{Protection, Standing};
 use understudy_formats::events::{EndHow, Worker};
+use understudy_report::{Protection, Standing};
 
 /// A failure could not be recovered from (`understudy_abi::exit::LOST`).
 const LOST: u8 = 75;
@@ -115,8 +115,8 @@ fn as_status(code: i32) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ckptd::report::Live;
     use understudy_formats::events::{Epoch, EventWriter, Kind, ProcessNumber, Role};
+    use understudy_report::Live;
 
     /// A worker that has begun, and nothing more.
     #[test]

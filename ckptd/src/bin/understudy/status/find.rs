@@ -1,13 +1,13 @@
 //! Jobs by the ledgers of their ranks, and by their event files where the launcher tells where these are.
 
-use ckptd::report::described;
-use ckptd::report::{Live, Standing, count};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use understudy_formats::events::realtime_ns;
 use understudy_formats::events::{ProcessNumber, Role};
 use understudy_relay::{RankStage, Seat, survey};
+use understudy_report::described;
+use understudy_report::{Live, Standing, count};
 
 /// A rank on this node.
 #[derive(Debug, Serialize)]

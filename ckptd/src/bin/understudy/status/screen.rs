@@ -1,7 +1,6 @@
 //! The view of `--watch`.
 
 use super::find::{Finder, JobStatus};
-use ckptd::report::count;
 use ratatui::Frame;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
 use ratatui::layout::{Constraint, Layout};
@@ -10,6 +9,7 @@ use ratatui::text::Line;
 use ratatui::widgets::{Cell, Paragraph, Row, Table};
 use std::io;
 use std::time::Duration;
+use understudy_report::count;
 
 /// Time between two looks.
 const PERIOD: Duration = Duration::from_secs(1);

@@ -1,0 +1,187 @@
+//! Where the daemon's socket lies, and who may have it.
+//!
+//! The socket (mode 0600) lies in a directory of the own user that nobody else can enter (0700); a file beside it is locked as long as the daemon
+//! lives, so there is one daemon for each socket. Who has the lock may remove a socket that an earlier daemon has left behind.
+
+use crate::StartError;
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
+use std::fs::{self, Permissions};
+use std::io::{ErrorKind, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use understudy_formats::private::{Directory, Refused};
+
+/// The socket of this user's daemon: in `$XDG_RUNTIME_DIR/understudy`, or in `/tmp/understudy-UID`.
+pub fn default_socket() -> PathBuf {
+    let directory =
+        match std::env::var_os("XDG_RUNTIME_DIR").filter(|path| Path::new(path).is_absolute()) {
+            Some(path) => Path::new(&path).join("understudy"),
+            None => PathBuf::from(format!("/tmp/understudy-{}", own_uid())),
+        };
+    directory.join("ckptd.socket")
+}
+
+pub(super) fn own_uid() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// A socket that belongs to this process. Removed when dropped.
+#[derive(Debug)]
+pub(super) struct Socket {
+    pub(super) listener: UnixListener,
+    path: PathBuf,
+    _lock: OwnedFd,
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Makes directory, lock and socket.
+pub(super) fn take_socket(path: &Path) -> Result<Socket, StartError> {
+    let path = std::path::absolute(path).map_err(StartError::system(path.display().to_string()))?;
+    let Some(directory) = path.parent() else {
+        return Err(StartError::Place(format!(
+            "{} is not a path for a socket",
+            path.display()
+        )));
+    };
+    private_directory(directory)?;
+    let lock = lock(&path)?;
+    remove_stale(&path)?;
+    let listener =
+        UnixListener::bind(&path).map_err(StartError::system(path.display().to_string()))?;
+    let socket = Socket {
+        listener,
+        path,
+        _lock: lock,
+    };
+    fs::set_permissions(&socket.path, Permissions::from_mode(0o600))
+        .and_then(|()| socket.listener.set_nonblocking(true))
+        .map_err(StartError::system(socket.path.display().to_string()))?;
+    Ok(socket)
+}
+
+/// Makes the directory if it is missing; refuses one that others could change, or that is somewhere else.
+fn private_directory(path: &Path) -> Result<(), StartError> {
+    match Directory::make(path) {
+        Ok(_) => Ok(()),
+        Err(Refused::System(path, error)) => {
+            Err(StartError::system(path.display().to_string())(error))
+        }
+        Err(refused) => Err(StartError::Place(format!(
+            "{refused}; or give a --socket in a directory of your own"
+        ))),
+    }
+}
+
+fn lock(socket: &Path) -> Result<OwnedFd, StartError> {
+    let mut path = socket.as_os_str().to_owned();
+    path.push(".lock");
+    let path = PathBuf::from(path);
+    let what = || path.display().to_string();
+    let flags = OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = open(&path, flags, Mode::RUSR | Mode::WUSR)
+        .map_err(|error| StartError::system(what())(error.into()))?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(rustix::io::Errno::WOULDBLOCK) => {
+            return Err(StartError::Running(socket.display().to_string()));
+        }
+        Err(error) => return Err(StartError::system(what())(error.into())),
+    }
+    // For people.
+    let mut text = fs::File::from(file);
+    let _ = text
+        .set_len(0)
+        .and_then(|()| writeln!(text, "{}", std::process::id()));
+    Ok(text.into())
+}
+
+fn remove_stale(path: &Path) -> Result<(), StartError> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(StartError::system(path.display().to_string())(error)),
+        Ok(about) if about.file_type().is_socket() => {
+            log::info!("{} was left by an earlier daemon", path.display());
+            fs::remove_file(path).map_err(StartError::system(path.display().to_string()))
+        }
+        Ok(_) => Err(StartError::Place(format!(
+            "{} is there, and is no socket; remove it, or give another --socket",
+            path.display()
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{MetadataExt, symlink};
+    use std::os::unix::net::UnixStream;
+
+    fn refusal(path: &Path) -> String {
+        take_socket(path).expect_err("refused").to_string()
+    }
+
+    fn mode(path: &Path) -> u32 {
+        fs::symlink_metadata(path).expect("there").mode() & 0o777
+    }
+
+    #[test]
+    fn directory_and_socket_are_the_users_alone_and_one_daemon_has_them() {
+        let top = tempfile::tempdir().expect("a directory");
+        let path = top.path().join("made/ckptd.socket");
+        let socket = take_socket(&path).expect("taken");
+        assert_eq!(
+            (mode(path.parent().expect("one")), mode(&path)),
+            (0o700, 0o600)
+        );
+        assert!(refusal(&path).contains("already"));
+        UnixStream::connect(&path).expect("there");
+        drop(socket);
+        assert!(!path.exists());
+        take_socket(&path).expect("free again");
+    }
+
+    #[test]
+    fn a_socket_without_a_daemon_is_taken_over_and_nothing_else() {
+        let top = tempfile::tempdir().expect("a directory");
+        fs::set_permissions(top.path(), Permissions::from_mode(0o700)).expect("set");
+        let path = top.path().join("ckptd.socket");
+        drop(UnixListener::bind(&path).expect("bound"));
+        assert!(path.exists());
+        drop(take_socket(&path).expect("taken over"));
+        fs::write(&path, "precious").expect("written");
+        assert!(refusal(&path).contains("no socket"));
+        assert_eq!(fs::read(&path).expect("there"), b"precious");
+    }
+
+    #[test]
+    fn directories_of_others_are_refused() {
+        let top = tempfile::tempdir().expect("a directory");
+        let (open, link) = (top.path().join("open"), top.path().join("link"));
+        fs::create_dir(&open).expect("made");
+        fs::set_permissions(&open, Permissions::from_mode(0o770)).expect("set");
+        assert!(refusal(&open.join("s")).contains("mode 770"));
+        fs::set_permissions(&open, Permissions::from_mode(0o700)).expect("set");
+        symlink(&open, &link).expect("made");
+        assert!(refusal(&link.join("s")).contains("symbolic link"));
+        symlink("/etc/passwd", open.join("s.lock")).expect("made");
+        assert!(take_socket(&open.join("s")).is_err());
+        if own_uid() == 0 {
+            fs::remove_file(open.join("s.lock")).expect("removed");
+            std::os::unix::fs::chown(&open, Some(65534), None).expect("given away");
+            assert!(refusal(&open.join("s")).contains("user 65534"));
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! What happens to the pool of a job.
+
+use understudy_numbers::{ProcessNumber, Worker};
+
+/// What has happened to a job's pool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Happening {
+    /// A spare has come.
+    Registered { rank: ProcessNumber },
+    /// A spare has gone by itself, alive: the job has ended, or the daemon's client was closed in order.
+    Left { rank: ProcessNumber },
+    /// A spare is dead: it was silent for too long, or its connection has broken.
+    Died { rank: ProcessNumber, silent: bool },
+    /// A spare is leased to the part of a worker.
+    Leased {
+        rank: ProcessNumber,
+        worker: Worker,
+        round: u64,
+    },
+    /// A lease has come to nothing, and its spare is idle again.
+    Returned { rank: ProcessNumber, worker: Worker },
+    /// A spare plays the part of a worker.
+    Playing { rank: ProcessNumber, worker: Worker },
+    /// There are fewer spares than the job wants.
+    Wanted { count: u32 },
+}

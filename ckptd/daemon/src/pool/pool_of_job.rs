@@ -1,0 +1,348 @@
+//! One job's pool.
+
+use super::happening::Happening;
+use super::lease;
+use super::rules::Rules;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use understudy_numbers::{ProcessNumber, Worker};
+use understudy_wire::spares::{Lease, Limits, Need, Refusal, Spare, Ticket, Token};
+
+/// What a spare in the pool does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum State {
+    Idle,
+    Leased {
+        worker: Worker,
+        token: Token,
+        until: Duration,
+    },
+}
+
+/// A spare in the pool.
+#[derive(Debug, Clone)]
+pub(super) struct Member {
+    spare: Spare,
+    ticket: Ticket,
+    /// It is dead if it has not been heard of by then.
+    pub(super) deadline: Duration,
+    state: State,
+}
+
+/// A spare as others see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SpareView<'a> {
+    /// What it says of itself.
+    pub spare: &'a Spare,
+    /// The worker whose part it is leased to.
+    pub leased: Option<Worker>,
+}
+
+/// The last round of leases.
+#[derive(Debug)]
+struct Round {
+    number: u64,
+    needs: Vec<Need>,
+    leases: Vec<Lease>,
+}
+
+#[derive(Debug)]
+pub struct Job {
+    limits: Limits,
+    /// The process that has started its ranks, if that is on the same node; else 0.
+    launcher: u32,
+    members: BTreeMap<ProcessNumber, Member>,
+    round: Option<Round>,
+    /// Hosts of the spares that play parts.
+    players: BTreeMap<ProcessNumber, String>,
+    /// Spares that were asked for and have not come yet, and until when they may.
+    wanted: (u32, Duration),
+    /// Until when nobody is asked for.
+    quiet: Duration,
+}
+
+impl Job {
+    pub(super) fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            launcher: 0,
+            members: BTreeMap::new(),
+            round: None,
+            players: BTreeMap::new(),
+            wanted: (0, Duration::ZERO),
+            quiet: Duration::ZERO,
+        }
+    }
+
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// The process that has started its ranks, as the last spare has told; 0: unknown.
+    pub fn launcher(&self) -> u32 {
+        self.launcher
+    }
+
+    pub fn spares(&self) -> impl Iterator<Item = SpareView<'_>> {
+        self.members.values().map(|member| SpareView {
+            spare: &member.spare,
+            leased: match member.state {
+                State::Idle => None,
+                State::Leased { worker, .. } => Some(worker),
+            },
+        })
+    }
+
+    /// Ranks of former spares that play parts.
+    pub fn players(&self) -> impl Iterator<Item = ProcessNumber> + '_ {
+        self.players.keys().copied()
+    }
+
+    /// Spares that were asked for and have not come yet.
+    pub fn wanted(&self) -> u32 {
+        self.wanted.0
+    }
+
+    /// The member of a ticket that is in force.
+    pub(super) fn member(&mut self, ticket: Ticket) -> Result<&mut Member, Refusal> {
+        let mut members = self.members.values_mut();
+        members
+            .find(|member| member.ticket == ticket)
+            .ok_or(Refusal::Stale)
+    }
+
+    pub(super) fn register(
+        &mut self,
+        now: Duration,
+        rules: &Rules,
+        spare: Spare,
+        limits: Limits,
+        token: Token,
+    ) -> Result<Vec<Happening>, Refusal> {
+        let (ticket, deadline) = (Ticket { token }, now + rules.silence);
+        if let Some(member) = self.members.get_mut(&spare.rank) {
+            if member.spare.pid != spare.pid {
+                return Err(Refusal::RankTaken);
+            }
+            (member.ticket, member.deadline, member.spare) = (ticket, deadline, spare);
+            return Ok(Vec::new());
+        }
+        if self.players.contains_key(&spare.rank) {
+            return Err(Refusal::RankTaken);
+        }
+        if self.members.len() >= limits.maximum as usize {
+            return Err(Refusal::Full);
+        }
+        (self.limits, self.launcher) = (limits, spare.launcher);
+        self.wanted.0 = self.wanted.0.saturating_sub(1);
+        let rank = spare.rank;
+        let state = State::Idle;
+        let member = Member {
+            spare,
+            ticket,
+            deadline,
+            state,
+        };
+        self.members.insert(rank, member);
+        Ok(vec![Happening::Registered { rank }])
+    }
+
+    pub(super) fn playing(
+        &mut self,
+        now: Duration,
+        rules: &Rules,
+        ticket: Ticket,
+        worker: Worker,
+    ) -> Result<Vec<Happening>, Refusal> {
+        let rank = self.member(ticket)?.spare.rank;
+        if let Some(member) = self.members.remove(&rank) {
+            self.players.insert(rank, member.spare.host);
+        }
+        let mut happened = vec![Happening::Playing { rank, worker }];
+        happened.extend(self.replenish(now, rules));
+        Ok(happened)
+    }
+
+    pub(super) fn leave(
+        &mut self,
+        now: Duration,
+        rules: &Rules,
+        ticket: Ticket,
+    ) -> Result<Vec<Happening>, Refusal> {
+        let rank = self.member(ticket)?.spare.rank;
+        self.members.remove(&rank);
+        // Who goes in order goes because the job ends: nobody is asked for in its place so soon.
+        self.quiet = now + rules.replenish;
+        Ok(vec![Happening::Left { rank }])
+    }
+
+    pub(super) fn lost(
+        &mut self,
+        now: Duration,
+        rules: &Rules,
+        ticket: Ticket,
+    ) -> Result<Vec<Happening>, Refusal> {
+        let rank = self.member(ticket)?.spare.rank;
+        self.members.remove(&rank);
+        let mut happened = vec![Happening::Died {
+            rank,
+            silent: false,
+        }];
+        happened.extend(self.replenish(now, rules));
+        Ok(happened)
+    }
+
+    pub(super) fn lease(
+        &mut self,
+        now: Duration,
+        rules: &Rules,
+        number: u64,
+        needs: &[Need],
+        load: &BTreeMap<String, u32>,
+        mut token: impl FnMut() -> Token,
+    ) -> Result<(Vec<Lease>, Vec<Happening>), Refusal> {
+        match &self.round {
+            Some(round) if number < round.number => return Err(Refusal::LateRound),
+            Some(round) if number == round.number && round.needs != needs => {
+                return Err(Refusal::OtherNeeds);
+            }
+            Some(round) if number == round.number => return Ok((round.leases.clone(), Vec::new())),
+            _ => {}
+        }
+        // Whoever asks anew has given the earlier attempt up.
+        let mut happened = self.take_back(|_| true);
+        let idle: Vec<&Spare> = self.members.values().map(|member| &member.spare).collect();
+        let mut leases = Vec::new();
+        for (worker, rank) in lease::choose(&idle, needs, load) {
+            let token = token();
+            leases.push(Lease {
+                worker,
+                rank,
+                token,
+            });
+        }
+        for &Lease {
+            worker,
+            rank,
+            token,
+        } in &leases
+        {
+            let until = now + rules.lease;
+            if let Some(member) = self.members.get_mut(&rank) {
+                member.state = State::Leased {
+                    worker,
+                    token,
+                    until,
+                };
+            }
+            let round = number;
+            happened.push(Happening::Leased {
+                rank,
+                worker,
+                round,
+            });
+        }
+        self.round = Some(Round {
+            number,
+            needs: needs.to_vec(),
+            leases: leases.clone(),
+        });
+        Ok((leases, happened))
+    }
+
+    pub(super) fn give_back(&mut self, token: Token) -> Result<Vec<Happening>, Refusal> {
+        let happened = self.take_back(
+            |member| matches!(member.state, State::Leased { token: own, .. } if own == token),
+        );
+        match happened.is_empty() {
+            true => Err(Refusal::Stale),
+            false => Ok(happened),
+        }
+    }
+
+    /// Ends the leases of these members.
+    fn take_back(&mut self, which: impl Fn(&Member) -> bool) -> Vec<Happening> {
+        let mut happened = Vec::new();
+        for member in self.members.values_mut().filter(|member| which(member)) {
+            if let State::Leased { worker, .. } = member.state {
+                member.state = State::Idle;
+                let rank = member.spare.rank;
+                happened.push(Happening::Returned { rank, worker });
+            }
+        }
+        happened
+    }
+
+    pub(super) fn tick(&mut self, now: Duration, rules: &Rules) -> Vec<Happening> {
+        let mut happened = Vec::new();
+        self.members.retain(|&rank, member| {
+            let lives = member.deadline > now;
+            if !lives {
+                happened.push(Happening::Died { rank, silent: true });
+            }
+            lives
+        });
+        let is_over =
+            |member: &Member| matches!(member.state, State::Leased { until, .. } if until <= now);
+        happened.extend(self.take_back(is_over));
+        happened.extend(self.replenish(now, rules));
+        happened
+    }
+
+    /// Asks for spares if there are too few, counting those that are still expected.
+    fn replenish(&mut self, now: Duration, rules: &Rules) -> Option<Happening> {
+        if self.wanted.1 <= now {
+            self.wanted.0 = 0;
+        }
+        let count = self.missing();
+        if count == 0 || self.quiet > now {
+            return None;
+        }
+        let (expected, until) = &mut self.wanted;
+        *expected += count;
+        *until = now + rules.replenish;
+        Some(Happening::Wanted { count })
+    }
+
+    /// How many spares are neither there nor expected.
+    fn missing(&self) -> u32 {
+        let there = self.members.len() as u32 + self.wanted.0;
+        self.limits.minimum.saturating_sub(there)
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Duration> {
+        let members = self.members.values().flat_map(|member| {
+            let until = match member.state {
+                State::Idle => None,
+                State::Leased { until, .. } => Some(until),
+            };
+            [Some(member.deadline), until]
+        });
+        let is_short = (self.members.len() as u32) < self.limits.minimum;
+        let wanted = is_short.then_some(match self.missing() {
+            0 => self.wanted.1,
+            _ => self.quiet,
+        });
+        members.chain([wanted]).flatten().min()
+    }
+
+    /// Workers of each host that the spares there have told of, and parts that were given out there.
+    pub(super) fn load(&self) -> BTreeMap<String, u32> {
+        let mut load = BTreeMap::<String, u32>::new();
+        for member in self.members.values() {
+            let told = load.entry(member.spare.host.clone()).or_insert(0);
+            *told = (*told).max(member.spare.workers);
+        }
+        let leased = self
+            .members
+            .values()
+            .filter(|member| member.state != State::Idle);
+        let hosts = leased
+            .map(|member| &member.spare.host)
+            .chain(self.players.values());
+        for host in hosts {
+            *load.entry(host.clone()).or_insert(0) += 1;
+        }
+        load
+    }
+}

@@ -1,0 +1,181 @@
+//! The pools of all jobs of a node.
+
+use super::happening::Happening;
+use super::pool_of_job::Job;
+use super::rules::{JobKey, Rules};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use understudy_numbers::Worker;
+use understudy_wire::spares::{Lease, Limits, Need, Refusal, Spare, Ticket, Token};
+
+/// All jobs of a node.
+#[derive(Debug)]
+pub struct Pools {
+    rules: Rules,
+    jobs: BTreeMap<JobKey, Job>,
+    next_token: u64,
+}
+
+impl Pools {
+    /// No jobs yet. Tokens count from `first_token`, which should differ from one daemon to the next.
+    pub fn new(rules: Rules, first_token: u64) -> Self {
+        Self {
+            rules,
+            jobs: BTreeMap::new(),
+            next_token: first_token,
+        }
+    }
+
+    pub fn jobs(&self) -> impl Iterator<Item = (&JobKey, &Job)> {
+        self.jobs.iter()
+    }
+
+    pub fn job(&self, key: &JobKey) -> Option<&Job> {
+        self.jobs.get(key)
+    }
+
+    /// A spare comes into the pool of its job; the first one makes the job. Coming again with the same process id replaces the
+    /// old ticket: the connection was lost, not the spare.
+    pub fn register(
+        &mut self,
+        now: Duration,
+        key: &JobKey,
+        spare: Spare,
+        limits: Limits,
+    ) -> Result<(Ticket, Vec<Happening>), Refusal> {
+        limits.check()?;
+        if !self.jobs.contains_key(key) && self.jobs.len() >= self.rules.jobs {
+            return Err(Refusal::TooManyJobs);
+        }
+        let token = self.token();
+        let job = self
+            .jobs
+            .entry(key.clone())
+            .or_insert_with(|| Job::new(limits));
+        let happened = job.register(now, &self.rules, spare, limits, token)?;
+        Ok((Ticket { token }, happened))
+    }
+
+    /// A spare lives and is idle.
+    pub fn beat(&mut self, now: Duration, key: &JobKey, ticket: Ticket) -> Result<(), Refusal> {
+        let deadline = now + self.rules.silence;
+        self.known(key)?.member(ticket)?.deadline = deadline;
+        Ok(())
+    }
+
+    /// A spare says that it plays a part; it belongs to the workers from now on.
+    pub fn playing(
+        &mut self,
+        now: Duration,
+        key: &JobKey,
+        ticket: Ticket,
+        worker: Worker,
+    ) -> Result<Vec<Happening>, Refusal> {
+        let rules = self.rules;
+        self.known(key)?.playing(now, &rules, ticket, worker)
+    }
+
+    /// A spare goes by itself.
+    pub fn leave(
+        &mut self,
+        now: Duration,
+        key: &JobKey,
+        ticket: Ticket,
+    ) -> Result<Vec<Happening>, Refusal> {
+        let rules = self.rules;
+        self.known(key)?.leave(now, &rules, ticket)
+    }
+
+    /// A spare is dead, as its connection or its node tells. A ticket that has been replaced is nobody's.
+    pub fn lost(
+        &mut self,
+        now: Duration,
+        key: &JobKey,
+        ticket: Ticket,
+    ) -> Result<Vec<Happening>, Refusal> {
+        let rules = self.rules;
+        self.known(key)?.lost(now, &rules, ticket)
+    }
+
+    /// Spares for the parts of dead workers, in the order of `needs`, as far as there are any. Rounds of a job grow.
+    pub fn lease(
+        &mut self,
+        now: Duration,
+        key: &JobKey,
+        round: u64,
+        needs: &[Need],
+    ) -> Result<(Vec<Lease>, Vec<Happening>), Refusal> {
+        if needs.len() > self.rules.needs {
+            return Err(Refusal::TooManyNeeds);
+        }
+        let load = self.load();
+        let rules = self.rules;
+        let mut next_token = self.next_token;
+        let answer = self
+            .known(key)?
+            .lease(now, &rules, round, needs, &load, || {
+                next_token = next_token.wrapping_add(1);
+                Token(next_token)
+            });
+        self.next_token = next_token;
+        answer
+    }
+
+    /// Whoever has asked does not use a lease. One that is not in force any more is refused.
+    pub fn give_back(&mut self, key: &JobKey, token: Token) -> Result<Vec<Happening>, Refusal> {
+        self.known(key)?.give_back(token)
+    }
+
+    /// How many spares a job may have started that has `spares` idle ones and wants `aim`: as many as are missing, as far as all jobs
+    /// together may have them. A job that is not known here yet has the same right.
+    pub fn may_start(&self, key: &JobKey, spares: u32, aim: u32) -> u32 {
+        let others = self.jobs.iter().filter(|(other, _)| *other != key);
+        let idle: usize = others.map(|(_, job)| job.spares().count()).sum();
+        let room = self
+            .rules
+            .spares
+            .saturating_sub(idle as u32)
+            .saturating_sub(spares);
+        aim.saturating_sub(spares).min(room)
+    }
+
+    /// The job has ended.
+    pub fn close(&mut self, key: &JobKey) -> bool {
+        self.jobs.remove(key).is_some()
+    }
+
+    /// Does what is due: marks the silent as dead, takes leases back that nobody has confirmed, and asks for spares where there are too few.
+    pub fn tick(&mut self, now: Duration) -> Vec<(JobKey, Vec<Happening>)> {
+        let rules = self.rules;
+        let due = self
+            .jobs
+            .iter_mut()
+            .map(|(key, job)| (key.clone(), job.tick(now, &rules)));
+        due.filter(|(_, happened)| !happened.is_empty()).collect()
+    }
+
+    /// When [`Pools::tick`] has something to do at the latest.
+    pub fn next_deadline(&self) -> Option<Duration> {
+        self.jobs.values().filter_map(Job::next_deadline).min()
+    }
+
+    /// How busy each host is: workers that spares have told of, and parts that spares have been given, of all jobs.
+    fn load(&self) -> BTreeMap<String, u32> {
+        let mut load = BTreeMap::new();
+        for job in self.jobs.values() {
+            for (host, count) in job.load() {
+                *load.entry(host).or_insert(0) += count;
+            }
+        }
+        load
+    }
+
+    fn known(&mut self, key: &JobKey) -> Result<&mut Job, Refusal> {
+        self.jobs.get_mut(key).ok_or(Refusal::NoJob)
+    }
+
+    fn token(&mut self) -> Token {
+        self.next_token = self.next_token.wrapping_add(1);
+        Token(self.next_token)
+    }
+}

@@ -1,0 +1,389 @@
+//! The loop: sockets, deadlines and signals.
+
+use super::connection::{Connection, Goes, Stream};
+use super::service::{Service, Who};
+use super::sweeper::Sweeper;
+use crate::StartError;
+use crate::daemon_socket::{Socket, default_socket, own_uid, take_socket};
+use crate::pool::Rules;
+use std::io::{self, ErrorKind, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use understudy_sockets::{Poller, Ready, Registry, Source};
+use understudy_wire::auth;
+use understudy_wire::io::Interest;
+
+/// Clients at a time; those that have proved who they are never make room for others.
+const MOST: usize = 1000;
+/// Clients at a time that have not proved anything; the oldest makes room for a new one.
+const MOST_UNKNOWN: usize = 64;
+/// New clients that are taken before the others have their turn.
+const TURN: usize = 32;
+
+/// What the daemon is told.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Its socket; by default [`crate::default_socket`].
+    pub socket: Option<PathBuf>,
+    /// Where it listens for other nodes, which must know a token.
+    pub listen: Option<SocketAddr>,
+    /// The file of tokens.
+    pub token_file: Option<PathBuf>,
+    /// Where it gives out figures; only to this node.
+    pub metrics: Option<SocketAddr>,
+    /// How many idle spares all jobs together may have, if new ones are started.
+    pub most_spares: Option<u32>,
+    /// It ends when standard input does.
+    pub until_stdin_ends: bool,
+}
+
+impl Options {
+    fn check(&self) -> Result<(), StartError> {
+        let refuse = |why: &str| Err(StartError::Options(why.into()));
+        match self.metrics {
+            Some(address) if !address.ip().is_loopback() => {
+                return refuse("--metrics wants an address of this node, such as 127.0.0.1:9477");
+            }
+            _ => {}
+        }
+        match (&self.listen, &self.token_file) {
+            (Some(_), None) => refuse(
+                "--listen wants a --token-file: whoever reaches the port could take part otherwise",
+            ),
+            (None, Some(_)) => refuse("--token-file is for --listen"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Serves until a signal ends it (SIGTERM, SIGINT), or the end of standard input where that is wanted. Writes a line to `ready` for each address when it can be used.
+pub fn serve(options: &Options, ready: &mut dyn Write) -> Result<(), StartError> {
+    options.check()?;
+    let tokens = match &options.token_file {
+        Some(path) => {
+            auth::read_tokens(path).map_err(|error| StartError::Options(error.to_string()))?
+        }
+        None => Vec::new(),
+    };
+    let path = options.socket.clone().unwrap_or_else(default_socket);
+    let socket = take_socket(&path)?;
+    let end = ends(options.until_stdin_ends).map_err(StartError::system("signals"))?;
+    let (remote, figures) = (listener(options.listen)?, listener(options.metrics)?);
+    let _ = writeln!(ready, "socket {}", path.display());
+    for (what, listener) in [("tcp", &remote), ("metrics", &figures)] {
+        if let Some(address) = listener
+            .as_ref()
+            .and_then(|listener| listener.local_addr().ok())
+        {
+            let _ = writeln!(ready, "{what} {address}");
+        }
+    }
+    let _ = ready.flush();
+    let poller = Poller::new().map_err(StartError::system("a poller"))?;
+    let mut server = Server {
+        local: source(&poller, socket)?,
+        remote: remote.map(|it| source(&poller, it)).transpose()?,
+        figures: figures.map(|it| source(&poller, it)).transpose()?,
+        end: source(&poller, end)?,
+        poller,
+        service: Service::new(rules(options), random(), tokens),
+        sweeper: Sweeper::start(),
+        connections: Vec::new(),
+        start: Instant::now(),
+    };
+    server.run();
+    drop(server);
+    if options.until_stdin_ends
+        && let Some(directory) = path.parent()
+    {
+        // Whoever has made it for this socket may have been killed.
+        let _ = std::fs::remove_dir(directory);
+    }
+    log::info!("ends");
+    Ok(())
+}
+
+fn source<T: AsFd>(poller: &Poller, of: T) -> Result<Source<T>, StartError> {
+    Source::new(poller.registry(), of, Interest::READ).map_err(StartError::system("epoll_ctl"))
+}
+
+fn rules(options: &Options) -> Rules {
+    let usual = Rules::default();
+    Rules {
+        spares: options.most_spares.unwrap_or(usual.spares),
+        ..usual
+    }
+}
+
+/// Readable when this is the end.
+fn ends(until_stdin_ends: bool) -> std::io::Result<UnixStream> {
+    let (end, mut sender) = UnixStream::pair()?;
+    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
+        signal_hook::low_level::pipe::register(signal, sender.try_clone()?)?;
+    }
+    if until_stdin_ends {
+        std::thread::Builder::new().spawn(move || {
+            let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+            sender.write_all(b"\0")
+        })?;
+    }
+    Ok(end)
+}
+
+fn listener(address: Option<SocketAddr>) -> Result<Option<TcpListener>, StartError> {
+    let Some(address) = address else {
+        return Ok(None);
+    };
+    let listener = TcpListener::bind(address).map_err(StartError::system(address.to_string()))?;
+    listener
+        .set_nonblocking(true)
+        .map_err(StartError::system(address.to_string()))?;
+    Ok(Some(listener))
+}
+
+/// Where tokens begin: those of an earlier daemon must not fit.
+fn random() -> u64 {
+    let mut bytes = [0; 8];
+    fill(&mut bytes);
+    u64::from_le_bytes(bytes)
+}
+
+/// Random bytes from the kernel, which always has some once it is up.
+fn fill(bytes: &mut [u8]) {
+    let mut done = 0;
+    while done < bytes.len() {
+        let got =
+            rustix::rand::getrandom(&mut bytes[done..], rustix::rand::GetRandomFlags::empty());
+        done += got.unwrap_or(0);
+    }
+}
+
+struct Server {
+    local: Source<Socket>,
+    remote: Option<Source<TcpListener>>,
+    figures: Option<Source<TcpListener>>,
+    end: Source<UnixStream>,
+    poller: Poller,
+    service: Service,
+    sweeper: Sweeper,
+    /// The oldest first.
+    connections: Vec<Source<Connection>>,
+    start: Instant,
+}
+
+impl Server {
+    fn run(&mut self) {
+        loop {
+            let ready = self.wait();
+            if ready.contains(&self.end) {
+                return;
+            }
+            let is_ready =
+                |of: &Option<Source<_>>| of.as_ref().is_some_and(|it| ready.contains(it));
+            let now = self.start.elapsed();
+            self.serve_clients(now, &ready);
+            self.turn_late_away(now);
+            if self.service.tick(now, understudy_relay::lives) {
+                self.sweeper.wake();
+            }
+            self.service.counters.removed = self.sweeper.removed();
+            if ready.contains(&self.local) {
+                self.accept_local(now);
+            }
+            if is_ready(&self.remote) {
+                self.accept_remote(now);
+            }
+            if is_ready(&self.figures) {
+                self.accept_figures(now);
+            }
+        }
+    }
+
+    /// Waits until something is ready or due.
+    fn wait(&mut self) -> Ready {
+        self.watch();
+        let now = self.start.elapsed();
+        let deadlines = self.connections.iter().map(|it| it.deadline());
+        let next = deadlines.chain(self.service.next_deadline(now)).min();
+        let left = next.map(|next| next.saturating_sub(now));
+        self.poller.wait(left).unwrap_or_else(|error| {
+            log::error!("epoll_wait: {error}");
+            std::thread::sleep(Duration::from_millis(100));
+            Ready::default()
+        })
+    }
+
+    /// Has the poller wait for what clients want now.
+    fn watch(&mut self) {
+        let (now, service) = (self.start.elapsed(), &mut self.service);
+        self.connections.retain_mut(|connection| {
+            let is_watched = connection.set_interest(connection.interest()).is_ok();
+            if !is_watched {
+                end(
+                    now,
+                    service,
+                    connection,
+                    Goes::Away("it cannot be waited for"),
+                );
+            }
+            is_watched
+        });
+    }
+
+    fn serve_clients(&mut self, now: Duration, ready: &Ready) {
+        let count = self.connections.len();
+        let service = &mut self.service;
+        self.connections.retain_mut(|connection| {
+            let is_ready = ready.contains(connection);
+            match is_ready.then(|| connection.get_mut().read(now, service, count)) {
+                None | Some(Goes::On) => true,
+                Some(goes) => {
+                    end(now, service, connection, goes);
+                    false
+                }
+            }
+        });
+    }
+
+    fn turn_late_away(&mut self, now: Duration) {
+        let service = &mut self.service;
+        self.connections.retain(|connection| {
+            let is_late = connection.deadline() <= now;
+            if is_late {
+                end(now, service, connection, Goes::Away("it was too slow"));
+            }
+            !is_late
+        });
+    }
+
+    fn accept_local(&mut self, now: Duration) {
+        for _ in 0..TURN {
+            let stream = match self.local.listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) => return after_failed_accept(&error),
+            };
+            let uid = rustix::net::sockopt::socket_peercred(&stream).map(|peer| peer.uid.as_raw());
+            if uid != Ok(own_uid()) {
+                self.service.counters.turned_away += 1;
+                log::warn!("a client of another user ({uid:?}) is turned away");
+                continue;
+            }
+            if stream.set_nonblocking(true).is_ok() {
+                self.admit(now, Connection::frames(now, Stream::Unix(stream), Who::OWN));
+            }
+        }
+    }
+
+    fn accept_remote(&mut self, now: Duration) {
+        let Some(listener) = self.remote.take() else {
+            return;
+        };
+        for _ in 0..TURN {
+            match listener.accept() {
+                Ok((stream, _)) => {
+                    let mut nonce = [0; 32];
+                    fill(&mut nonce);
+                    if stream.set_nonblocking(true).is_ok() {
+                        let _ = stream.set_nodelay(true);
+                        self.admit(
+                            now,
+                            Connection::frames(now, Stream::Tcp(stream), Who::Unknown { nonce }),
+                        );
+                    }
+                }
+                Err(error) => {
+                    after_failed_accept(&error);
+                    break;
+                }
+            }
+        }
+        self.remote = Some(listener);
+    }
+
+    fn accept_figures(&mut self, now: Duration) {
+        let Some(listener) = self.figures.take() else {
+            return;
+        };
+        for _ in 0..TURN {
+            match listener.accept() {
+                Ok((stream, _)) => {
+                    if stream.set_nonblocking(true).is_ok() {
+                        self.admit(now, Connection::text(now, Stream::Tcp(stream)));
+                    }
+                }
+                Err(error) => {
+                    after_failed_accept(&error);
+                    break;
+                }
+            }
+        }
+        self.figures = Some(listener);
+    }
+
+    /// Takes a client in, if there is room, and makes room among the unknown.
+    fn admit(&mut self, now: Duration, mut connection: Connection) {
+        let unknown = self
+            .connections
+            .iter()
+            .filter(|other| other.is_unknown())
+            .count();
+        if connection.is_unknown()
+            && unknown >= MOST_UNKNOWN
+            && let Some(oldest) = self.connections.iter().position(|other| other.is_unknown())
+        {
+            let oldest = self.connections.remove(oldest);
+            end(
+                now,
+                &mut self.service,
+                &oldest,
+                Goes::Away("others came after it"),
+            );
+        }
+        if self.connections.len() >= MOST {
+            return end(
+                now,
+                &mut self.service,
+                &connection,
+                Goes::Away("there are too many"),
+            );
+        }
+        match connection.write(now) {
+            Goes::On => match watched(self.poller.registry(), connection) {
+                Ok(connection) => self.connections.push(connection),
+                // It is closed, and calls again.
+                Err(error) => log::warn!("epoll_ctl: {error}"),
+            },
+            goes => end(now, &mut self.service, &connection, goes),
+        }
+    }
+}
+
+/// A connection ends; it is closed when it is dropped.
+fn end(now: Duration, service: &mut Service, connection: &Connection, goes: Goes) {
+    if let Goes::Away(why) = goes {
+        service.counters.turned_away += 1;
+        log::info!("a client is turned away: {why}");
+    }
+    if let Some(who) = connection.who() {
+        service.gone(now, who);
+    }
+}
+
+/// Without descriptors, accepting would be tried again at once, for ever.
+fn after_failed_accept(error: &std::io::Error) {
+    if !matches!(
+        error.kind(),
+        ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::ConnectionAborted
+    ) {
+        log::warn!("accept: {error}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn watched(registry: &Registry, connection: Connection) -> io::Result<Source<Connection>> {
+    let interest = connection.interest();
+    Source::new(registry, connection, interest)
+}

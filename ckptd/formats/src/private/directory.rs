@@ -1,0 +1,351 @@
+//! A directory of one user alone, and files in it.
+#![allow(unsafe_code)]
+
+use super::refused::Refused;
+use rustix::fs::{AtFlags, FileType, Mode, mkdirat, statat, unlinkat};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+use std::ffi::{CString, OsStr, OsString};
+use std::fs::{File, Metadata};
+use std::io::{self, ErrorKind, Read};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, RawFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// openat(2) for this process alone; by libc, whose function the layer replaces in a rank.
+fn open_at(directory: RawFd, name: &OsStr, flags: libc::c_int) -> io::Result<File> {
+    let name = CString::new(name.as_bytes())?;
+    // SAFETY: openat(2) with a valid string; the descriptor is new and has no other owner.
+    unsafe {
+        match libc::openat(
+            directory,
+            name.as_ptr(),
+            flags | libc::O_CLOEXEC,
+            0o600 as libc::c_uint,
+        ) {
+            -1 => Err(io::Error::last_os_error()),
+            fd => Ok(File::from_raw_fd(fd)),
+        }
+    }
+}
+
+/// Whether something belongs to this user.
+pub fn is_own(about: &Metadata) -> bool {
+    about.uid() == geteuid().as_raw()
+}
+
+/// Opens a regular file of this user with flags of open(2), never through a link, and never waiting
+/// for the other end of a FIFO. What is made has mode 0600.
+///
+/// # Errors
+/// Those of open(2); `PermissionDenied` for anything else than a regular file of this user.
+pub fn open_own(path: &Path, flags: libc::c_int) -> io::Result<File> {
+    open_own_at(libc::AT_FDCWD, path.as_os_str(), flags)
+}
+
+/// Reads a regular file of this user, opened as [`open_own`] does; nothing if there is none.
+///
+/// # Errors
+/// As [`open_own`], and those of read(2).
+pub fn read_own(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    match open_own(path, libc::O_RDONLY) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        file => drop(file?.read_to_end(&mut bytes)?),
+    }
+    Ok(bytes)
+}
+
+/// Opens a regular file of whatever user for reading, never waiting for the other end of a FIFO.
+///
+/// # Errors
+/// Those of open(2); `InvalidInput` for anything else than a regular file.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    let file = open_at(
+        libc::AT_FDCWD,
+        path.as_os_str(),
+        libc::O_RDONLY | libc::O_NONBLOCK,
+    )?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(
+            ErrorKind::InvalidInput,
+            "not a regular file",
+        ));
+    }
+    Ok(file)
+}
+
+fn open_own_at(directory: RawFd, name: &OsStr, flags: libc::c_int) -> io::Result<File> {
+    let file = open_at(directory, name, flags | libc::O_NOFOLLOW | libc::O_NONBLOCK)?;
+    let about = file.metadata()?;
+    // A file server may take root for somebody else, but what was made just now is this process's.
+    let is_new = flags & libc::O_EXCL != 0;
+    if !about.is_file() || !(is_new || is_own(&about)) {
+        let why = "not a regular file of this user";
+        return Err(io::Error::new(ErrorKind::PermissionDenied, why));
+    }
+    Ok(file)
+}
+
+/// Makes a file (mode 0600) for writing that nobody else has open, in the place of whatever has
+/// this name.
+///
+/// # Errors
+/// Those of unlink(2) and open(2).
+pub fn create_anew(path: &Path) -> io::Result<File> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    open_own(path, libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL)
+}
+
+/// A directory, whatever its name leads to by now.
+#[derive(Debug)]
+pub struct Directory {
+    file: File,
+    path: PathBuf,
+}
+
+impl Directory {
+    /// Opens a directory of anybody.
+    ///
+    /// # Errors
+    /// Those of open(2).
+    pub fn of_anybody(path: &Path) -> io::Result<Directory> {
+        let file = open_at(
+            libc::AT_FDCWD,
+            path.as_os_str(),
+            libc::O_RDONLY | libc::O_DIRECTORY,
+        )?;
+        Ok(Directory {
+            file,
+            path: path.to_owned(),
+        })
+    }
+
+    /// Opens a directory of this user alone; `None` if there is none.
+    ///
+    /// # Errors
+    /// If it is not this user's alone, or somewhere else.
+    pub fn open(path: &Path) -> Result<Option<Directory>, Refused> {
+        Self::open_at(libc::AT_FDCWD, path.as_os_str(), path)
+    }
+
+    /// As [`open`](Self::open), and makes it, with mode 0700, if it is missing.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), and those of mkdir(2).
+    pub fn make(path: &Path) -> Result<Directory, Refused> {
+        Self::make_at(rustix::fs::CWD, path.as_os_str(), path)
+    }
+
+    /// The directory of that name in this one; `None` if there is none.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn below(&self, name: &OsStr) -> Result<Option<Directory>, Refused> {
+        Self::open_at(self.file.as_raw_fd(), name, &self.path.join(name))
+    }
+
+    /// As [`below`](Self::below), and makes it if it is missing.
+    ///
+    /// # Errors
+    /// As [`make`](Self::make).
+    pub fn make_below(&self, name: &OsStr) -> Result<Directory, Refused> {
+        Self::make_at(self.file.as_fd(), name, &self.path.join(name))
+    }
+
+    fn make_at(above: impl AsFd, name: &OsStr, path: &Path) -> Result<Directory, Refused> {
+        let system = |error| Refused::System(path.into(), error);
+        match mkdirat(&above, name, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(system(error.into())),
+        }
+        let made = Self::open_at(above.as_fd().as_raw_fd(), name, path)?;
+        made.ok_or_else(|| system(ErrorKind::NotFound.into()))
+    }
+
+    fn open_at(above: RawFd, name: &OsStr, path: &Path) -> Result<Option<Directory>, Refused> {
+        let system = |error| Refused::System(path.into(), error);
+        // First without any right, so that it can be told whose it is.
+        let found = match open_at(above, name, libc::O_PATH | libc::O_NOFOLLOW) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            other => other.map_err(system)?,
+        };
+        let about = found.metadata().map_err(system)?;
+        if about.is_symlink() {
+            return Err(Refused::Link(path.into()));
+        }
+        if !about.is_dir() {
+            return Err(Refused::NotADirectory(path.into()));
+        }
+        if !is_own(&about) {
+            return Err(Refused::Foreign(path.into(), about.uid()));
+        }
+        if about.mode() & 0o077 != 0 {
+            return Err(Refused::Open(path.into(), about.mode() & 0o7777));
+        }
+        let flags = libc::O_RDONLY | libc::O_DIRECTORY;
+        let file = open_at(found.as_raw_fd(), OsStr::new("."), flags).map_err(system)?;
+        Ok(Some(Directory {
+            file,
+            path: path.into(),
+        }))
+    }
+
+    /// Its descriptor.
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// The name by which it was opened.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What is in it. Not for ranks, as its descriptors are not kept from the program's numbers.
+    pub fn names(&self) -> Vec<OsString> {
+        let entries = rustix::fs::Dir::read_from(&self.file)
+            .into_iter()
+            .flatten()
+            .flatten();
+        entries
+            .map(|entry| OsString::from_vec(entry.file_name().to_bytes().to_vec()))
+            .filter(|name| name != "." && name != "..")
+            .collect()
+    }
+
+    /// Opens a regular file in it as [`open_own`] does.
+    ///
+    /// # Errors
+    /// As [`open_own`].
+    pub fn open_own(&self, name: &OsStr, flags: libc::c_int) -> io::Result<File> {
+        open_own_at(self.file.as_raw_fd(), name, flags)
+    }
+
+    /// Removes what has this name there: a file, or a directory of this user with all that is in
+    /// it. It may be gone already.
+    ///
+    /// # Errors
+    /// Those of unlink(2) and rmdir(2); `PermissionDenied` for a directory of somebody else.
+    pub fn remove_all(&self, name: &OsStr) -> io::Result<()> {
+        match self.try_remove(name) {
+            Err(Errno::NOENT) => Ok(()),
+            other => other.map_err(io::Error::from),
+        }
+    }
+
+    fn try_remove(&self, name: &OsStr) -> Result<(), Errno> {
+        let about = statat(&self.file, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        if FileType::from_raw_mode(about.st_mode) != FileType::Directory {
+            return unlinkat(&self.file, name, AtFlags::empty());
+        }
+        let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW;
+        let as_errno = |error: io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
+        let file = open_at(self.file.as_raw_fd(), name, flags).map_err(as_errno)?;
+        if !file.metadata().is_ok_and(|about| is_own(&about)) {
+            return Err(Errno::PERM);
+        }
+        let below = Directory {
+            file,
+            path: self.path.join(name),
+        };
+        for name in below.names() {
+            match below.try_remove(&name) {
+                Ok(()) | Err(Errno::NOENT) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        unlinkat(&self.file, name, AtFlags::REMOVEDIR)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+
+    fn top() -> tempfile::TempDir {
+        tempfile::tempdir().expect("there is room for temporary files")
+    }
+
+    fn refusal(path: &Path) -> String {
+        Directory::make(path).expect_err("refused").to_string()
+    }
+
+    #[test]
+    fn only_directories_of_this_user_alone_will_do() {
+        let top = top();
+        let [made, link, file] = ["made", "link", "file"].map(|name| top.path().join(name));
+        assert!(
+            Directory::open(&made)
+                .expect("nothing is in the way")
+                .is_none()
+        );
+        Directory::make(&made).expect("made");
+        assert_eq!(fs::metadata(&made).expect("there").mode() & 0o777, 0o700);
+        symlink(&made, &link).expect("made");
+        assert!(refusal(&link).contains("symbolic link"));
+        fs::write(&file, "").expect("written");
+        assert!(refusal(&file).contains("not a directory"));
+        fs::set_permissions(&made, fs::Permissions::from_mode(0o750)).expect("set");
+        assert!(refusal(&made).contains("mode 750"));
+        if geteuid().is_root() {
+            chown(&made, Some(65534), None).expect("given away");
+            assert!(refusal(&made).contains("user 65534"));
+        }
+    }
+
+    #[test]
+    fn what_others_may_plant_is_neither_opened_nor_waited_for() {
+        let top = top();
+        let [fifo, link, precious] = ["fifo", "link", "precious"].map(|name| top.path().join(name));
+        rustix::fs::mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("made");
+        fs::write(&precious, "precious").expect("written");
+        symlink(&precious, &link).expect("made");
+        for path in [&fifo, &link] {
+            for flags in [libc::O_RDONLY, libc::O_WRONLY, libc::O_RDWR | libc::O_CREAT] {
+                open_own(path, flags).expect_err("refused");
+            }
+        }
+        let made = create_anew(&link).expect("nothing is in the way");
+        assert_eq!(made.metadata().expect("open").mode() & 0o777, 0o600);
+        assert!(fs::symlink_metadata(&link).expect("there").is_file());
+        assert_eq!(fs::read(&precious).expect("there"), b"precious");
+    }
+
+    /// A directory in which something was found is another one's link when that is removed.
+    #[test]
+    fn nothing_is_removed_through_a_directory_that_was_exchanged() {
+        let top = top();
+        let [planted, victim, link] =
+            ["planted", "victim", "link"].map(|name| top.path().join(name));
+        for directory in [&planted, &victim] {
+            fs::create_dir_all(directory.join("x")).expect("made");
+            fs::write(directory.join("x/file"), "precious").expect("written");
+        }
+        symlink(&victim, &link).expect("made");
+        let found = Directory::of_anybody(&planted).expect("there");
+        let names = found.names();
+        renameat_with(CWD, &planted, CWD, &link, RenameFlags::EXCHANGE).expect("exchanged");
+        for name in names {
+            found.remove_all(&name).expect("removed");
+        }
+        assert_eq!(fs::read(victim.join("x/file")).expect("there"), b"precious");
+        assert!(!link.join("x").exists(), "what was found is still there");
+
+        // Below: a link to a directory is removed as a link, and a directory with what is in it.
+        fs::create_dir_all(link.join("y/deep")).expect("made");
+        fs::write(link.join("y/deep/file"), "").expect("made");
+        symlink(victim.join("x"), link.join("y/z")).expect("made");
+        symlink(victim.join("x"), link.join("w")).expect("made");
+        for name in ["y", "w"] {
+            found.remove_all(OsStr::new(name)).expect("removed");
+        }
+        assert!(found.names().is_empty() && victim.join("x/file").exists());
+    }
+}

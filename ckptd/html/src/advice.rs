@@ -1,0 +1,89 @@
+//! The plot of what intervals cost.
+
+use crate::chart::table;
+use maud::{Markup, html};
+use std::time::Duration;
+use understudy_formats::advice;
+use understudy_report::{CheckpointPoint, Report, time};
+
+/// Points of the curve.
+const POINTS: u32 = 60;
+
+/// Expected time lost to checkpoints and failures, by interval.
+pub fn plot(report: &Report, mtbf: Duration) -> Markup {
+    let Some(costs) = report.costs.filter(|costs| costs.pause_ns > 0) else {
+        return html! { p { "There was no checkpoint after the first, so what one costs is not known." } };
+    };
+    let (cost, mtbf) = (costs.pause_ns as f64 / 1e9, mtbf.as_secs_f64());
+    let recovery = costs.recovery_ns as f64 / 1e9;
+    let best = advice::daly(cost, mtbf);
+    // Per second of work, a part being one interval.
+    let overhead =
+        |interval: f64| advice::expected_with(interval, cost, recovery, mtbf, 1.0) / interval - 1.0;
+    let curve: Vec<(f64, f64)> = (0..=POINTS)
+        .map(|index| best * 100f64.powf(f64::from(index) / f64::from(POINTS / 2) - 1.0))
+        .map(|interval| (interval, overhead(interval)))
+        .collect();
+    let most = curve.iter().map(|(_, lost)| *lost).fold(0.0, f64::max);
+    let path: Vec<String> = curve
+        .iter()
+        .enumerate()
+        .map(|(index, (_, lost))| {
+            format!(
+                "{:.1},{:.1}",
+                index as f64 * 1000.0 / f64::from(POINTS),
+                100.0 - lost / most * 95.0
+            )
+        })
+        .collect();
+    let used = mean_interval(&report.checkpoints.points);
+    let data: Vec<Vec<String>> = curve
+        .iter()
+        .step_by(6)
+        .map(|(interval, lost)| vec![show(*interval), share(*lost)])
+        .collect();
+    let what = format!("time lost by interval, least at {}", show(best));
+    html! {
+        p {
+            "A checkpoint has cost " (time(costs.pause_ns)) " (the slowest worker, in the mean of " (costs.checkpoints)
+            "). With a failure every " (show(mtbf)) " the best interval is " strong { (show(best)) } " (Daly), and "
+            (share(overhead(best))) " of the time is lost"
+            @if let Some(used) = used {
+                "; with that of this job, " (show(used)) ", it is " (share(overhead(used)))
+            }
+            "."
+        }
+        svg role="img" aria-label=(what) width="100%" height="150" {
+            title { (what) }
+            svg x="0" y="0" width="100%" height="120" viewBox="0 0 1000 100" preserveAspectRatio="none" {
+                polyline.curve points=(path.join(" ")) {}
+            }
+            line.best x1="50%" x2="50%" y1="0" y2="120" {}
+            text.label x="51%" y="14" { "best: " (show(best)) }
+            text.label x="10%" y="14" { "at most " (share(most)) " lost" }
+            text.tick x="0" y="140" text-anchor="start" { (show(best / 100.0)) }
+            text.tick x="50%" y="140" { "interval" }
+            text.tick x="100%" y="140" text-anchor="end" { (show(best * 100.0)) }
+        }
+        (table("The same as a table", &["interval", "lost"], &data))
+    }
+}
+
+/// From one cut to the next, in the mean.
+fn mean_interval(points: &[CheckpointPoint]) -> Option<f64> {
+    let (first, last) = (points.get(1)?, points.last()?);
+    let gaps = points.len().checked_sub(2).filter(|gaps| *gaps > 0)?;
+    Some(last.at_ns.saturating_sub(first.at_ns) as f64 / 1e9 / gaps as f64)
+}
+
+fn show(seconds: f64) -> String {
+    match seconds {
+        _ if seconds < 120.0 => time((seconds * 1e9) as u64),
+        _ if seconds < 7200.0 => format!("{:.1} min", seconds / 60.0),
+        _ => format!("{:.1} h", seconds / 3600.0),
+    }
+}
+
+fn share(part: f64) -> String {
+    format!("{:.3}%", part * 100.0)
+}

@@ -1,0 +1,243 @@
+//! What the job was: command, hosts, times, status; and each failure in a row.
+
+use crate::clock::{date_and_time, time_of_day};
+use crate::replay_row::replay_row;
+use crate::timeline::seconds;
+use maud::{Markup, html};
+use std::collections::{BTreeMap, BTreeSet};
+use understudy_formats::events::{Kind, ProcessNumber, Role};
+use understudy_report::{Ended, Event, FailedRank, Recovery, Report, count, time};
+
+/// What the processes have said of themselves at their start.
+#[derive(Debug, Default)]
+pub struct Facts {
+    pub program: String,
+    pub command: Vec<String>,
+    pub version: String,
+    pub job: String,
+    pub workers: u32,
+    pub spares: u32,
+    pub hosts: BTreeMap<ProcessNumber, String>,
+    /// Settings by name; those of the first process.
+    pub settings: BTreeMap<String, String>,
+    /// Bytes of copies, by sender and receiver.
+    pub copies: BTreeMap<(ProcessNumber, ProcessNumber), u64>,
+    /// Replays of the initialisation phase as rows of a table.
+    pub replays: Vec<[String; 4]>,
+    /// The last moment that anything was recorded, since the begin.
+    pub end_ns: u64,
+}
+
+impl Facts {
+    pub fn add(&mut self, event: &Event) {
+        match &event.kind {
+            Kind::Start {
+                program,
+                command,
+                version,
+                job,
+                workers,
+                spares,
+                host,
+                ..
+            } => {
+                if self.hosts.is_empty() {
+                    (self.program, self.command) = (program.clone(), command.clone());
+                    (self.version, self.job) = (version.clone(), job.clone());
+                    (self.workers, self.spares) = (*workers, *spares);
+                }
+                self.hosts.insert(event.rank, host.clone());
+            }
+            Kind::Config { settings } if self.settings.is_empty() => {
+                self.settings.extend(settings.iter().cloned());
+            }
+            Kind::Ship { to, bytes, .. } => {
+                let sum = self.copies.entry((event.rank, *to)).or_default();
+                *sum = sum.saturating_add(*bytes);
+            }
+            kind => self.replays.extend(replay_row(kind)),
+        }
+        self.end_ns = self.end_ns.max(event.at_ns);
+    }
+
+    /// The program's name without its directory.
+    pub fn name(&self) -> &str {
+        match self.program.rsplit('/').next() {
+            Some(name) if !name.is_empty() => name,
+            _ => "a job",
+        }
+    }
+
+    /// The hosts, each once, in their order.
+    pub fn host_names(&self) -> BTreeSet<&str> {
+        self.hosts.values().map(String::as_str).collect()
+    }
+
+    fn hosts_with_ranks(&self) -> String {
+        let mut ranks: BTreeMap<&str, usize> = BTreeMap::new();
+        self.hosts
+            .values()
+            .for_each(|host| *ranks.entry(host).or_default() += 1);
+        let each: Vec<_> = ranks
+            .iter()
+            .map(|(host, number)| format!("{host} ({})", count(*number, "process", "processes")))
+            .collect();
+        each.join(", ")
+    }
+}
+
+/// The exit status, of `understudy run` if it has started the job.
+pub fn status(report: &Report) -> Option<i32> {
+    let of_run = report.run.as_ref().and_then(|run| run.status);
+    of_run.map(i32::from).or_else(|| report.outcome.status())
+}
+
+/// How the job ended, in a word for titles.
+pub fn ended(report: &Report) -> &'static str {
+    match report.outcome.ended {
+        Ended::Finished => "finished",
+        Ended::Exited { .. } | Ended::Aborted { .. } => "ended with an error",
+        Ended::Lost { .. } => "lost",
+        Ended::Stopped { signal, .. } => match signal {
+            Some(_) => "ended by a signal",
+            None => "ended",
+        },
+        Ended::Unfinished => "not finished",
+    }
+}
+
+/// The table of facts below the headline.
+pub fn facts(report: &Report, facts: &Facts) -> Markup {
+    let run = report.run.as_ref();
+    let command = run.map_or(&facts.command, |run| &run.command);
+    let began = run.map_or(report.began_ns, |run| run.started_ns);
+    let end = run
+        .and_then(|run| run.ended_ns)
+        .unwrap_or(report.began_ns.saturating_add(facts.end_ns));
+    let signal = run.and_then(|run| run.signal).map(|number| {
+        let name = signal_hook::low_level::signal_name(number).unwrap_or("a signal");
+        format!(" (ended by {name})")
+    });
+    let left = match report.outcome.spares_left {
+        0 => "no spare left".to_owned(),
+        left => format!("{} left", count(left, "spare", "spares")),
+    };
+    html! {
+        dl.facts {
+            dt { "Command" } dd { code { (shell_words::join(command)) } }
+            dt { "Started" } dd { (date_and_time(began)) }
+            dt { "Ended" } dd { (date_and_time(end)) ", after " (time(end.saturating_sub(began))) }
+            dt { "Exit status" }
+            dd {
+                @match status(report) {
+                    Some(status) => (status),
+                    None => "unknown: the job was started by other means than understudy run, and not all workers have told of an end",
+                }
+                @if let Some(signal) = signal { (signal) }
+            }
+            dt { "Processes" }
+            dd {
+                (count(facts.workers, "worker", "workers")) " and " (count(facts.spares, "spare", "spares")) ", "
+                (left)
+            }
+            dt { "Hosts" } dd { (facts.hosts_with_ranks()) }
+            dt { "Program" } dd { (facts.program) }
+            dt { "Version" } dd { "understudy " (facts.version) ", job " (facts.job) }
+        }
+    }
+}
+
+/// Columns of the table of failures; a narrow screen repeats the name in each cell.
+const FAILURE_COLUMNS: [&str; 9] = [
+    "recovery",
+    "at",
+    "since start",
+    "process",
+    "host",
+    "died of",
+    "taken over by",
+    "back at checkpoint",
+    "after",
+];
+
+/// One row for each process that failed.
+pub fn failures(report: &Report, facts: &Facts) -> Markup {
+    let rows: Vec<(&Recovery, &FailedRank)> = report
+        .recoveries
+        .iter()
+        .flat_map(|it| it.failed.iter().map(move |failed| (it, failed)))
+        .collect();
+    html! {
+        @if !rows.is_empty() {
+            div.wide {
+                table.failures {
+                    caption { "Failures; times of day are UTC" }
+                    thead { tr { @for name in FAILURE_COLUMNS { th scope="col" { (name) } } } }
+                    tbody { @for (it, failed) in &rows { (row(it, failed, report.began_ns, facts)) } }
+                }
+            }
+        }
+    }
+}
+
+fn row(it: &Recovery, failed: &FailedRank, began_ns: u64, facts: &Facts) -> Markup {
+    let at = failed.killed_ns.or(it.failed_ns);
+    let at = at.or(it.detected_ns).or(failed.last_sign_ns);
+    let part = failed
+        .role
+        .map_or_else(String::new, |role| format!(", {role}"));
+    let by = it
+        .takeovers
+        .iter()
+        .find(|by| failed.role == Some(Role::Worker(by.as_worker)));
+    let at_time = |show: &dyn Fn(u64) -> String| at.map_or_else(|| "?".to_owned(), show);
+    let cells = [
+        it.number.to_string(),
+        at_time(&|at| time_of_day(began_ns.saturating_add(at))),
+        at_time(&seconds),
+        format!("rank {}{part}", failed.rank),
+        facts
+            .hosts
+            .get(&failed.rank)
+            .map_or("?", String::as_str)
+            .to_owned(),
+        failed.cause.as_deref().unwrap_or("unknown").to_owned(),
+        by.map_or("no process".to_owned(), |by| format!("rank {}", by.rank)),
+        it.epoch
+            .map_or("none".to_owned(), |epoch| epoch.to_string()),
+        it.failure_to_resume_ns
+            .map_or("never: the job was lost".to_owned(), time),
+    ];
+    html! {
+        tr {
+            @for (name, cell) in FAILURE_COLUMNS.iter().zip(cells) { td data-name=(name) { (cell) } }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A phone shows the cells below each other, so each must say what it is.
+    #[test]
+    fn each_cell_of_a_failure_has_its_column_s_name() {
+        let recovery = Recovery {
+            number: 3,
+            ..Recovery::default()
+        };
+        let failed = FailedRank {
+            rank: ProcessNumber(5),
+            role: None,
+            cause: Some("SIGKILL".to_owned()),
+            last_sign_ns: Some(7),
+            killed_ns: None,
+        };
+        let row = row(&recovery, &failed, 0, &Facts::default()).into_string();
+        for name in FAILURE_COLUMNS {
+            assert!(row.contains(&format!("<td data-name=\"{name}\">")), "{row}");
+        }
+        let css = include_str!("style.css");
+        assert!(css.contains(".failures td::before { content: attr(data-name)"));
+    }
+}

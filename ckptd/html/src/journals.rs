@@ -1,0 +1,56 @@
+//! Journals of the initialisation phase: what came of them, and what they are made of.
+
+use crate::facts::Facts;
+use maud::{Markup, html};
+use understudy_report::{JournalTable, Report, bytes, count};
+
+/// Places that are listed.
+const PLACES: usize = 40;
+
+/// Rehearsals, and calls by place.
+pub fn journals(report: &Report, facts: &Facts) -> Markup {
+    let (table, rows) = (&report.journals, &facts.replays);
+    html! {
+        @if rows.is_empty() && table.is_none() {
+            p { "No journal was recorded (UNDERSTUDY_STATIC=replay or UNDERSTUDY_REHEARSE=all records one)." }
+        }
+        @if !rows.is_empty() {
+            div.wide {
+                table.numbers {
+                    thead { tr { th { "worker" } th { "journal" } th { "rehearsal" } th { "pages that differ" } } }
+                    tbody { @for row in rows { tr { @for (column, cell) in row.iter().enumerate() { td.place[column > 1] { (cell) } } } } }
+                }
+            }
+        }
+        @if let Some(table) = table { (calls(table)) }
+    }
+}
+
+fn calls(it: &JournalTable) -> Markup {
+    let (rows, others) = it.first(PLACES);
+    let share = |of: u64| format!("{:.1}%", of as f64 / it.total.bytes.max(1) as f64 * 100.0);
+    html! {
+        h3 { "By call site" }
+        p {
+            "The journals of " (count(it.workers, "worker", "workers")) " hold " (count(it.total.count, "call", "calls")) " in " (bytes(it.total.bytes))
+            ", compressed " (bytes(it.kept)) "."
+            @if it.not_kept > 0 { " " (it.not_kept) " of them are not kept: they were too long, or were not needed." }
+        }
+        div.wide {
+            table.numbers {
+                thead { tr { th { "calls" } th { "bytes" } th { "share" } th { "procedure" } th { "place" } } }
+                tbody {
+                    @for row in rows {
+                        tr {
+                            td { (row.calls.count) } td { (bytes(row.calls.bytes)) } td { (share(row.calls.bytes)) }
+                            td { (row.procedure) } td.place { (row.place) }
+                        }
+                    }
+                    @if others.count > 0 {
+                        tr { td { (others.count) } td { (bytes(others.bytes)) } td { (share(others.bytes)) } td { "all others" } td {} }
+                    }
+                }
+            }
+        }
+    }
+}

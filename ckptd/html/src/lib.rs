@@ -1,0 +1,19 @@
+//! Pages and figures of the tools: the report on a job, and the figure of a simulation.
+
+mod advice;
+mod chart;
+mod charts;
+mod clock;
+mod facts;
+mod journals;
+mod replay_row;
+mod report_page;
+mod segments;
+mod simulation_figure;
+mod story;
+mod survival;
+mod timeline;
+
+pub use facts::Facts;
+pub use report_page::report_page;
+pub use simulation_figure::simulation_figure;

@@ -1,0 +1,118 @@
+//! The page as a whole.
+
+use crate::facts::{self, Facts};
+use crate::segments::{Canvas, draw};
+use crate::survival::survival;
+use crate::timeline::timeline;
+use crate::{advice, charts, clock, journals, story};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use std::time::Duration;
+use understudy_report::{Recovery, Report, count, time};
+use understudy_settings::SETTINGS;
+
+/// The page for a job.
+pub fn report_page(report: &Report, facts: &Facts, mtbf: Duration) -> String {
+    let name = facts.name();
+    let failed = count(report.outcome.failures, "failure", "failures");
+    let title = format!(
+        "{name}: {}, {failed}, {} (understudy)",
+        facts::ended(report),
+        clock::date_and_time(report.began_ns)
+    );
+    let end = facts.end_ns.max(1);
+    let what = format!("what each rank of {name} did, over {}", time(end));
+    let mut canvases = vec![Canvas::overview(end)];
+    canvases.extend(report.recoveries.iter().map(|it| zoom(it, end)));
+    let rows = draw(report, &mut canvases);
+    let zoomed = |index: usize, it: &Recovery| {
+        if begin(it).is_none() {
+            return html! {};
+        }
+        let what = format!("recovery {}, stage by stage in each rank", it.number);
+        timeline(&rows, &canvases[index + 1], &what)
+    };
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (title) }
+                style { (PreEscaped(include_str!("style.css"))) }
+            }
+            body {
+                header {
+                    h1 { (name) }
+                    p.outcome { (story::outcome(report)) }
+                    @for reason in story::refusals(report) { p.problem { (reason) } }
+                    @for problem in &report.problems { p.problem { "Not complete: " (problem) } }
+                    (facts::facts(report, facts))
+                    (facts::failures(report, facts))
+                }
+                main {
+                    (section("What would not have been survived", survival(report, facts)))
+                    (section("Timeline", timeline(&rows, &canvases[0], &what)))
+                    (section("Recoveries", story::recoveries(report, zoomed)))
+                    (section("Checkpoints", charts::checkpoints(&report.checkpoints.points, end)))
+                    (section("Copies", charts::traffic(facts)))
+                    (section("Journal", journals::journals(report, facts)))
+                    (section("Interval", advice::plot(report, mtbf)))
+                    (section("Settings", settings(facts)))
+                }
+                footer {
+                    @for note in &report.notes { p { "Note: " (note) } }
+                    p { "Made by understudy " (env!("CARGO_PKG_VERSION")) " from event files." }
+                }
+            }
+        }
+    };
+    page.into_string()
+}
+
+fn section(title: &str, content: Markup) -> Markup {
+    html! { section { h2 { (title) } (content) } }
+}
+
+/// Returns the time of the failure, or of its detection.
+fn begin(it: &Recovery) -> Option<u64> {
+    let killed = it.failed.iter().filter_map(|failed| failed.killed_ns).min();
+    killed.or(it.failed_ns).or(it.detected_ns)
+}
+
+/// A recovery from a little before it to a little after it.
+fn zoom(it: &Recovery, last: u64) -> Canvas {
+    let begin = begin(it).unwrap_or(0);
+    let end = it.resumed_ns.unwrap_or(last).max(begin + 1000);
+    let margin = (end - begin) / 8;
+    Canvas::new(begin.saturating_sub(margin), end + margin)
+}
+
+/// Those that are not as they come, and all.
+fn settings(facts: &Facts) -> Markup {
+    let default = |name: &str| {
+        SETTINGS
+            .iter()
+            .find(|it| it.variable == name)
+            .map(|it| it.default)
+    };
+    let rows = |all: bool| -> Vec<Vec<String>> {
+        let given = facts
+            .settings
+            .iter()
+            .filter(|(name, value)| all || default(name) != Some(value.as_str()));
+        given
+            .map(|(name, value)| vec![name.clone(), value.clone()])
+            .collect()
+    };
+    html! {
+        div.wide {
+            table.settings {
+                caption { "Those that differ from their defaults" }
+                thead { tr { th { "setting" } th { "value" } } }
+                tbody { @for row in rows(false) { tr { @for cell in row { td { (cell) } } } } }
+            }
+        }
+        (crate::chart::table("All settings in force", &["setting", "value"], &rows(true)))
+    }
+}

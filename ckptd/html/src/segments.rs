@@ -1,0 +1,385 @@
+//! What each process did when, from its records.
+
+use std::collections::BTreeMap;
+use understudy_formats::events::{Kind, ProcessNumber, RecoveryStage, Role};
+use understudy_report::{Event, Report};
+
+/// The stages of a recovery, in four parts that can be told apart in a drawing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    Stop,
+    Agree,
+    Restore,
+    Rebuild,
+}
+
+impl Part {
+    const ALL: [Self; 4] = [Self::Stop, Self::Agree, Self::Restore, Self::Rebuild];
+
+    fn of(stage: RecoveryStage) -> Self {
+        match stage {
+            RecoveryStage::Detect | RecoveryStage::Reset | RecoveryStage::Drain => Self::Stop,
+            RecoveryStage::Initialise | RecoveryStage::Agree | RecoveryStage::Replace => {
+                Self::Agree
+            }
+            RecoveryStage::Fetch | RecoveryStage::Load => Self::Restore,
+            RecoveryStage::Rebuild | RecoveryStage::Reprotect | RecoveryStage::Resume => {
+                Self::Rebuild
+            }
+        }
+    }
+}
+
+/// What a process is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Doing {
+    Init,
+    Compute,
+    Wait,
+    Ship,
+    Cut,
+    /// A recovery as a whole, where its parts could not be told apart.
+    Recovering,
+    Recovery(Part),
+}
+
+impl Doing {
+    /// All, in the order of the legend; what comes later is drawn over what comes earlier.
+    pub fn all() -> Vec<Self> {
+        let plain = [
+            Self::Init,
+            Self::Compute,
+            Self::Wait,
+            Self::Ship,
+            Self::Cut,
+            Self::Recovering,
+        ];
+        plain
+            .into_iter()
+            .chain(Part::ALL.map(Self::Recovery))
+            .collect()
+    }
+
+    /// Its name, and its class in the style sheet.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Init => "init",
+            Self::Compute => "compute",
+            Self::Wait => "wait",
+            Self::Ship => "ship",
+            Self::Cut => "cut",
+            Self::Recovering => "recovering",
+            Self::Recovery(Part::Stop) => "stop",
+            Self::Recovery(Part::Agree) => "agree",
+            Self::Recovery(Part::Restore) => "restore",
+            Self::Recovery(Part::Rebuild) => "rebuild",
+        }
+    }
+
+    /// True for what is short and frequent: a drawing shows the share of the time.
+    pub fn is_frequent(self) -> bool {
+        matches!(self, Self::Ship | Self::Cut)
+    }
+
+    /// What stands on it in a drawing, so that colours need not be told apart.
+    pub fn mark(self) -> Option<&'static str> {
+        match self {
+            Self::Recovering => Some("R"),
+            Self::Recovery(Part::Stop) => Some("1"),
+            Self::Recovery(Part::Agree) => Some("2"),
+            Self::Recovery(Part::Restore) => Some("3"),
+            Self::Recovery(Part::Rebuild) => Some("4"),
+            _ => None,
+        }
+    }
+
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Self::Init => "MPI_Init, with the first checkpoint",
+            Self::Compute => "the program computes",
+            Self::Wait => "a spare waits",
+            Self::Ship => "copies are sent beside the program",
+            Self::Cut => "the program stands still for a checkpoint",
+            Self::Recovering => "recovery, enlarged below",
+            Self::Recovery(Part::Stop) => "all stop: detect, reset, drain",
+            Self::Recovery(Part::Agree) => "the living agree: initialise, agree, replace",
+            Self::Recovery(Part::Restore) => "memory comes back: fetch, load",
+            Self::Recovery(Part::Rebuild) => "communicators and copies: rebuild, reprotect, resume",
+        }
+    }
+}
+
+/// A stretch of time.
+#[derive(Debug, Clone, Copy)]
+pub struct Segment {
+    pub doing: Doing,
+    pub from: u64,
+    pub to: u64,
+}
+
+/// A process through the job.
+#[derive(Debug)]
+pub struct Row {
+    pub rank: ProcessNumber,
+    /// Its parts, one after the other.
+    pub parts: Vec<Role>,
+    /// Time of its death, as far as that is known.
+    pub died: Option<u64>,
+}
+
+/// Draws each process on all canvases, in one pass; returns the processes by rank.
+pub fn draw(report: &Report, canvases: &mut [Canvas]) -> Vec<Row> {
+    let failed = report.recoveries.iter().flat_map(|recovery| {
+        let detected = recovery.failed_ns.or(recovery.detected_ns);
+        recovery.failed.iter().map(move |failed| {
+            (
+                failed.rank,
+                failed.killed_ns.or(detected).or(failed.last_sign_ns),
+            )
+        })
+    });
+    let died: BTreeMap<ProcessNumber, Option<u64>> = failed.collect();
+    let mut tracks: BTreeMap<ProcessNumber, Track> = BTreeMap::new();
+    for event in report.timeline.iter() {
+        let rank = event.rank;
+        let track = tracks.entry(rank).or_insert_with(|| Track::new(&event));
+        track.follow(&event, |segment| {
+            canvases.iter_mut().for_each(|it| it.add(rank, segment));
+        });
+    }
+    let mut rows = Vec::new();
+    for (rank, track) in tracks {
+        let died = died.get(&rank).copied().flatten();
+        let last = Segment {
+            doing: track.base,
+            from: track.since,
+            to: died.unwrap_or(track.last).max(track.since),
+        };
+        canvases.iter_mut().for_each(|it| it.add(rank, last));
+        rows.push(Row {
+            rank,
+            parts: track.parts,
+            died,
+        });
+    }
+    rows
+}
+
+/// The state of a process while its records are followed.
+struct Track {
+    parts: Vec<Role>,
+    base: Doing,
+    since: u64,
+    last: u64,
+    /// Beginning of the next stage.
+    ///
+    /// The stages of a recovery are recorded together, at its end.
+    stage_at: u64,
+}
+
+impl Track {
+    fn new(first: &Event) -> Self {
+        Self {
+            parts: Vec::new(),
+            base: Doing::Init,
+            since: first.at_ns,
+            last: first.at_ns,
+            stage_at: 0,
+        }
+    }
+
+    fn follow(&mut self, event: &Event, mut draw: impl FnMut(Segment)) {
+        let at = event.at_ns;
+        self.last = at;
+        let mut before = |doing, ns: u64| {
+            let from = at.saturating_sub(ns);
+            draw(Segment {
+                doing,
+                from,
+                to: at,
+            });
+        };
+        match event.kind {
+            Kind::Start { role, .. } => {
+                self.parts.push(role);
+                if matches!(role, Role::Spare(_)) {
+                    draw(self.turn(Doing::Wait, at));
+                }
+            }
+            Kind::Commit { .. } if self.base == Doing::Init => {
+                draw(self.turn(Doing::Compute, at));
+            }
+            Kind::Takeover { as_worker, .. } => {
+                self.parts.push(Role::Worker(as_worker));
+                draw(self.turn(Doing::Compute, at));
+            }
+            Kind::Capture {
+                scan_ns, copy_ns, ..
+            } => before(Doing::Cut, scan_ns.saturating_add(copy_ns)),
+            Kind::Ship { ns, .. } => before(Doing::Ship, ns),
+            Kind::FailureDetected { .. } => self.stage_at = at,
+            Kind::Stage { stage, ns, .. } => {
+                // No stage ends after the record that tells of it.
+                let from = self.stage_at;
+                self.stage_at = from.saturating_add(ns).min(at.max(from));
+                draw(Segment {
+                    doing: Doing::Recovery(Part::of(stage)),
+                    from,
+                    to: self.stage_at,
+                });
+            }
+            _ => {}
+        }
+    }
+
+    /// Ends the present activity; returns its segment.
+    fn turn(&mut self, doing: Doing, at: u64) -> Segment {
+        let segment = Segment {
+            doing: self.base,
+            from: self.since,
+            to: at.max(self.since),
+        };
+        (self.base, self.since) = (doing, at);
+        segment
+    }
+}
+
+/// Columns of a drawing, for what is shorter than one of them and frequent.
+pub const COLUMNS: u64 = 500;
+
+/// A drawing of all processes between two times.
+///
+/// The size does not depend on the length of the job.
+#[derive(Debug)]
+pub struct Canvas {
+    pub from: u64,
+    pub to: u64,
+    /// Recoveries are drawn in one piece.
+    is_overview: bool,
+    pub lanes: BTreeMap<ProcessNumber, Lane>,
+}
+
+/// The drawing of a process.
+#[derive(Debug, Default)]
+pub struct Lane {
+    /// Stretches of each activity in order of time, joined where no gap can be seen.
+    pub spans: BTreeMap<Doing, Vec<(u64, u64)>>,
+    /// Nanoseconds of each activity in each column, of stretches shorter than a column.
+    pub columns: BTreeMap<Doing, BTreeMap<u64, u64>>,
+    /// Number and sum of these stretches.
+    pub sums: BTreeMap<Doing, (u64, u64)>,
+}
+
+impl Canvas {
+    /// The whole job, with recoveries in one piece.
+    pub fn overview(to: u64) -> Self {
+        Self {
+            is_overview: true,
+            ..Self::new(0, to)
+        }
+    }
+
+    pub fn new(from: u64, to: u64) -> Self {
+        Self {
+            from,
+            to,
+            is_overview: false,
+            lanes: BTreeMap::new(),
+        }
+    }
+
+    /// Returns the begin of column `index`.
+    pub fn column_at(&self, index: u64) -> u64 {
+        let span = u128::from(self.to.saturating_sub(self.from));
+        self.from + (span * u128::from(index) / u128::from(COLUMNS)) as u64
+    }
+
+    fn column_of(&self, at: u64) -> u64 {
+        let span = u128::from(self.to.saturating_sub(self.from)).max(1);
+        let index = u128::from(at - self.from) * u128::from(COLUMNS) / span;
+        (index as u64).min(COLUMNS - 1)
+    }
+
+    fn add(&mut self, rank: ProcessNumber, segment: Segment) {
+        if segment.to < self.from || segment.from > self.to {
+            return;
+        }
+        let doing = match segment.doing {
+            Doing::Recovery(_) if self.is_overview => Doing::Recovering,
+            other => other,
+        };
+        let (from, to) = (segment.from.max(self.from), segment.to.min(self.to));
+        let span = self.to - self.from;
+        if doing.is_frequent() && (to - from).saturating_mul(COLUMNS) < span {
+            self.add_short(rank, doing, from, to);
+            return;
+        }
+        let gap = if doing.is_frequent() { 0 } else { span / 1000 };
+        let lane = self.lanes.entry(rank).or_default();
+        let spans = lane.spans.entry(doing).or_default();
+        match spans.last_mut() {
+            Some(last) if from <= last.1.saturating_add(gap) => last.1 = last.1.max(to),
+            _ => spans.push((from, to)),
+        }
+    }
+
+    /// Adds a stretch that is shorter than a column, to at most two columns.
+    fn add_short(&mut self, rank: ProcessNumber, doing: Doing, from: u64, to: u64) {
+        let (first, last) = (self.column_of(from), self.column_of(to));
+        let border = self.column_at(last).clamp(from, to);
+        let lane = self.lanes.entry(rank).or_default();
+        let columns = lane.columns.entry(doing).or_default();
+        *columns.entry(first).or_default() += border - from;
+        *columns.entry(last).or_default() += to - border;
+        let (number, sum) = lane.sums.entry(doing).or_default();
+        *number += 1;
+        *sum = sum.saturating_add(to - from);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RANK: ProcessNumber = ProcessNumber(0);
+
+    fn lane(doing: Doing, canvas: &mut Canvas, stretches: &[(u64, u64)]) {
+        for &(from, to) in stretches {
+            canvas.add(RANK, Segment { doing, from, to });
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_told_apart_is_joined() {
+        let mut canvas = Canvas::new(4000, 6000);
+        let stretches = [(0, 4005), (4010, 4012), (4013, 4014), (5990, 6990)];
+        lane(Doing::Compute, &mut canvas, &stretches);
+        let found = &canvas.lanes[&RANK].spans[&Doing::Compute];
+        assert_eq!(found[..], [(4000, 4005), (4010, 4014), (5990, 6000)]);
+    }
+
+    /// A standstill of 0.1 % in 40,000 pieces is no solid bar.
+    #[test]
+    fn short_checkpoints_are_drawn_by_their_share() {
+        let end = 40_000_000;
+        let mut canvas = Canvas::overview(end);
+        let stretches: Vec<_> = (0..40_000).map(|at| (at * 1000, at * 1000 + 1)).collect();
+        lane(Doing::Cut, &mut canvas, &stretches);
+        let lane = &canvas.lanes[&RANK];
+        assert!(lane.spans.is_empty());
+        let columns = &lane.columns[&Doing::Cut];
+        assert_eq!(columns.len(), COLUMNS as usize);
+        assert_eq!(columns.values().sum::<u64>(), 40_000);
+        assert!(columns.values().all(|ns| ns * 900 < end / COLUMNS));
+        assert_eq!(lane.sums[&Doing::Cut], (40_000, 40_000));
+    }
+
+    #[test]
+    fn a_checkpoint_that_can_be_seen_is_drawn_in_its_place() {
+        let mut canvas = Canvas::overview(1000);
+        lane(Doing::Cut, &mut canvas, &[(10, 20), (20, 30), (35, 40)]);
+        let lane = &canvas.lanes[&RANK];
+        assert_eq!(lane.spans[&Doing::Cut][..], [(10, 30), (35, 40)]);
+        assert!(lane.columns.is_empty());
+    }
+}

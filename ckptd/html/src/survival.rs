@@ -1,0 +1,120 @@
+//! In words: what the job, as it was set up and as it ended, would not have survived.
+
+use crate::facts::Facts;
+use maud::{Markup, html};
+use understudy_report::{CheckpointPoint, Report, time};
+
+/// The list, or why there is none.
+pub fn survival(report: &Report, facts: &Facts) -> Markup {
+    if let Some(why) = &report.outcome.unprotected {
+        return html! { p.problem { "Nothing: the job was not protected (" (why) ")." } };
+    }
+    html! {
+        p { "With these settings and hosts, the following would have ended the job:" }
+        ul { @for line in lines(facts) { li { (line) } } }
+        @if let Some(gap) = longest_gap(&report.checkpoints.points, facts.end_ns) {
+            p { "A failure at the worst moment would have cost " (time(gap)) " of computing, the longest time without a checkpoint." }
+        }
+    }
+}
+
+fn lines(facts: &Facts) -> Vec<String> {
+    let setting = |name: &str| facts.settings.get(name).map_or("", String::as_str);
+    let disk = setting("UNDERSTUDY_DISK");
+    let has_disk = !matches!(disk, "" | "none");
+    let restart = match has_disk {
+        true => format!("; it could have been started again from {disk}"),
+        false => "; there is no disk level (UNDERSTUDY_DISK), so it would have had to begin anew"
+            .to_owned(),
+    };
+    let mut lines = vec![nodes(facts, setting("copies in their own domain")) + &restart];
+    if facts.host_names().len() > 1 {
+        lines.push(together(setting("UNDERSTUDY_COPIES")));
+    }
+    lines
+}
+
+/// Which nodes must not be lost at the same time.
+fn together(copies: &str) -> String {
+    match copies.strip_prefix("xor:") {
+        Some(size) => format!(
+            "the loss of the nodes of two workers of one parity group of {size} at the same time"
+        ),
+        None if copies == "2" => {
+            "the loss of the nodes of a worker and of both that held its copies, at the same time"
+                .to_owned()
+        }
+        None => {
+            "the loss of the nodes of a worker and of the one that held its copy, at the same time"
+                .to_owned()
+        }
+    }
+}
+
+/// What the loss of a node would have meant. `at_home`: copies in the domain of their own worker, as `N of W`.
+fn nodes(facts: &Facts, at_home: &str) -> String {
+    let hosts = facts.host_names();
+    match hosts.first() {
+        Some(host) if hosts.len() == 1 => {
+            format!("the loss of the node {host}: all copies lay on it")
+        }
+        _ if at_home.starts_with("0 ") || at_home.is_empty() => {
+            "the loss of the launcher's node, or of any one of a job that mpirun has started"
+                .to_owned()
+        }
+        _ => format!("the loss of a node: {at_home} copies lay in the domain of their own worker"),
+    }
+}
+
+/// The longest time between two checkpoints that count, or after the last.
+fn longest_gap(points: &[CheckpointPoint], end: u64) -> Option<u64> {
+    let mut times: Vec<u64> = points
+        .iter()
+        .filter(|it| it.committed)
+        .map(|it| it.at_ns)
+        .collect();
+    times.push(end);
+    times
+        .windows(2)
+        .map(|pair| pair[1].saturating_sub(pair[0]))
+        .max()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use understudy_formats::events::ProcessNumber;
+
+    fn facts(hosts: &[&str]) -> Facts {
+        let hosts = hosts.iter().enumerate();
+        Facts {
+            hosts: hosts
+                .map(|(rank, host)| (ProcessNumber(rank as u32), (*host).to_owned()))
+                .collect(),
+            ..Facts::default()
+        }
+    }
+
+    #[test]
+    fn copies_on_one_node_are_lost_with_it() {
+        assert!(nodes(&facts(&["a", "a"]), "2 of 2").contains("node a: all copies lay on it"));
+        assert!(nodes(&facts(&["a", "b"]), "1 of 3").contains("1 of 3 copies"));
+        assert!(nodes(&facts(&["a", "b"]), "0 of 3").contains("launcher"));
+        let lines = |hosts: &[&str]| lines(&facts(hosts)).len();
+        assert_eq!((lines(&["a", "a"]), lines(&["a", "b"])), (1, 2));
+    }
+
+    #[test]
+    fn the_longest_time_without_a_checkpoint_counts() {
+        let point = |at_ns, committed| CheckpointPoint {
+            at_ns,
+            committed,
+            ..CheckpointPoint::default()
+        };
+        assert_eq!(
+            longest_gap(&[point(5, true), point(9, false), point(12, true)], 15),
+            Some(7)
+        );
+        assert_eq!(longest_gap(&[], 15), None);
+    }
+}

@@ -1,0 +1,166 @@
+//! Ranks × time.
+
+use crate::chart::{percent, table, time_axis, width};
+use crate::segments::{COLUMNS, Canvas, Doing, Lane, Row};
+use maud::{Markup, html};
+use std::collections::BTreeSet;
+use understudy_report::time;
+
+const LABEL: u32 = 16;
+const BAND: u32 = 18;
+const STEP: u32 = LABEL + BAND + 6;
+/// A mark has room on this part of the width.
+const ROOM: u64 = 40;
+
+/// The drawing between two times, with its legend and its numbers.
+pub fn timeline(rows: &[Row], canvas: &Canvas, what: &str) -> Markup {
+    let (from, to) = (canvas.from, canvas.to);
+    // A process that died earlier has no lane.
+    let shown: Vec<(&Row, &Lane)> = rows
+        .iter()
+        .filter_map(|row| Some((row, canvas.lanes.get(&row.rank)?)))
+        .collect();
+    let is_there = |row: &Row| row.died.is_some_and(|died| (from..=to).contains(&died));
+    let height = STEP * shown.len() as u32;
+    html! {
+        svg role="img" aria-label=(what) width="100%" height=(height + 20) {
+            title { (what) }
+            (time_axis(from, to, height))
+            @for (index, (row, lane)) in shown.iter().enumerate() {
+                @let y = STEP * index as u32;
+                text.label x="0" y=(y + 12) { "rank " (row.rank) ": " (parts(row)) }
+                @for doing in Doing::all() {
+                    (band(canvas, lane, doing, y))
+                }
+                @if let Some(died) = row.died.filter(|_| is_there(row)) {
+                    text.died x=(percent(died, from, to)) y=(y + LABEL + 14) { "✕" title { "rank " (row.rank) " died at " (seconds(died)) } }
+                }
+            }
+        }
+        (legend(&shown, shown.iter().any(|(row, _)| is_there(row))))
+        (table("The same as a table", &["rank", "what", "from", "for"], &data(&shown)))
+    }
+}
+
+/// Activity of a process.
+///
+/// Long stretches have the full height, short ones the share of their time.
+fn band(canvas: &Canvas, lane: &Lane, doing: Doing, y: u32) -> Markup {
+    let (from, to) = (canvas.from, canvas.to);
+    let spans = lane.spans.get(&doing).map_or(&[][..], Vec::as_slice);
+    let (class, mark) = (doing.name(), doing.mark());
+    html! {
+        @for &(begin, end) in spans {
+            rect class=(class) x=(percent(begin, from, to)) width=(width(begin, end, to - from))
+                y=(y + LABEL) height=(BAND) {}
+            @if let Some(mark) = mark.filter(|_| (end - begin).saturating_mul(ROOM) > to - from) {
+                text.mark x=(percent(begin.midpoint(end), from, to)) y=(y + LABEL + 13) { (mark) }
+            }
+        }
+        @for run in runs(canvas, lane, doing) {
+            @let (begin, end) = (canvas.column_at(run.first), canvas.column_at(run.end));
+            rect class=(class) x=(percent(begin, from, to)) width=(width(begin, end, to - from))
+                y=(y + LABEL + BAND - run.height) height=(run.height) {}
+        }
+    }
+}
+
+/// Neighbouring columns of the same height.
+#[derive(Debug, PartialEq, Eq)]
+struct Run {
+    first: u64,
+    end: u64,
+    height: u32,
+}
+
+/// Columns by the share of their time, in pixels; the least share is one pixel.
+fn runs(canvas: &Canvas, lane: &Lane, doing: Doing) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    let column_ns = (canvas.to - canvas.from) as f64 / COLUMNS as f64;
+    for (&column, &ns) in lane.columns.get(&doing).into_iter().flatten() {
+        let share = (ns as f64 / column_ns).min(1.0);
+        let height = ((share * f64::from(BAND)).round() as u32).max(1);
+        match runs.last_mut() {
+            Some(run) if run.end == column && run.height == height => run.end += 1,
+            _ => runs.push(Run {
+                first: column,
+                end: column + 1,
+                height,
+            }),
+        }
+    }
+    runs
+}
+
+fn data(shown: &[(&Row, &Lane)]) -> Vec<Vec<String>> {
+    let mut data = Vec::new();
+    for (row, lane) in shown {
+        let rank = format!("rank {}", row.rank);
+        let mut cells = |doing: Doing, from: String, during: String| {
+            data.push(vec![rank.clone(), doing.name().to_owned(), from, during]);
+        };
+        for (doing, spans) in &lane.spans {
+            for (from, to) in spans {
+                cells(*doing, seconds(*from), time(to - from));
+            }
+        }
+        for (doing, (number, sum)) in &lane.sums {
+            let during = format!("{} in {number} short stretches", time(*sum));
+            cells(*doing, "throughout".to_owned(), during);
+        }
+    }
+    data
+}
+
+fn parts(row: &Row) -> String {
+    let parts: Vec<_> = row.parts.iter().map(ToString::to_string).collect();
+    parts.join(", then ")
+}
+
+fn legend(shown: &[(&Row, &Lane)], has_deaths: bool) -> Markup {
+    let lanes = || shown.iter().map(|(_, lane)| lane);
+    let spans = lanes().flat_map(|lane| lane.spans.keys());
+    let short: BTreeSet<Doing> = lanes()
+        .flat_map(|lane| lane.columns.keys().copied())
+        .collect();
+    let present: BTreeSet<Doing> = spans.chain(&short).copied().collect();
+    html! {
+        ul.legend {
+            @for doing in Doing::all().into_iter().filter(|doing| present.contains(doing)) {
+                li { span class={"swatch " (doing.name())} { (doing.mark().unwrap_or("")) } (doing.meaning()) }
+            }
+            @if !short.is_empty() {
+                li { "A low bar: the share of the time that many short stretches take, at least one pixel" }
+            }
+            @if has_deaths {
+                li { span.died { "✕" } " the process died" }
+            }
+        }
+    }
+}
+
+/// A time since the job's start.
+pub fn seconds(ns: u64) -> String {
+    format!("{:.6} s", ns as f64 / 1e9)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn bars_are_as_high_as_their_share() {
+        let canvas = Canvas::overview(COLUMNS * 1000);
+        let columns = BTreeMap::from([(3, 1), (4, 20), (5, 500), (6, 500), (9, 5000)]);
+        let lane = Lane {
+            columns: BTreeMap::from([(Doing::Cut, columns)]),
+            ..Lane::default()
+        };
+        let run = |first, end, height| Run { first, end, height };
+        assert_eq!(
+            runs(&canvas, &lane, Doing::Cut),
+            [run(3, 5, 1), run(5, 7, BAND / 2), run(9, 10, BAND)]
+        );
+    }
+}

@@ -1,0 +1,95 @@
+//! Orders of the leader about the servers of the MPI library and spawned processes.
+
+use bincode::de::Decoder;
+use bincode::enc::Encoder;
+use bincode::error::{AllowedEnumVariants, DecodeError, EncodeError};
+use bincode::{Decode, Encode};
+use understudy_numbers::{Rank, Worker};
+use understudy_pmi::Name;
+
+/// An order about the servers of the MPI library, or about spawned processes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ServerOrder {
+    /// Requests the data that a rank of this node has put, for another node.
+    Modex { id: u64, of: Name, rank: Rank },
+    /// Registers processes that the program has spawned on another node.
+    Join { id: u64, joining: Joining },
+    /// Reports that a worker of another node goes on from an earlier number of spawns.
+    ///
+    /// The worker has spawned processes on this node.
+    WentBack { worker: Worker, number: u64 },
+    /// Requests the boards of these workers of this node, for another node.
+    Look { id: u64, workers: Vec<Worker> },
+    /// Ends the namespace of spawned processes.
+    Forget { name: Name },
+    /// Answers a request of the node.
+    Answer { id: u64, bytes: Option<Vec<u8>> },
+}
+
+/// Processes that the program has spawned.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+pub struct Joining {
+    pub name: Name,
+    pub size: u32,
+    pub host: String,
+}
+
+impl ServerOrder {
+    /// Tag of the first variant; lower ones are those of [`understudy_messages::JobOrder`].
+    pub const FIRST_TAG: u32 = 8;
+    const LAST_TAG: u32 = 13;
+}
+
+impl Encode for ServerOrder {
+    fn encode<E: Encoder>(&self, encoder: &mut E) -> Result<(), EncodeError> {
+        match self {
+            ServerOrder::Modex { id, of, rank } => (8u32, id, of, rank).encode(encoder),
+            ServerOrder::Join { id, joining } => (9u32, id, joining).encode(encoder),
+            ServerOrder::WentBack { worker, number } => (10u32, worker, number).encode(encoder),
+            ServerOrder::Look { id, workers } => (11u32, id, workers).encode(encoder),
+            ServerOrder::Forget { name } => (12u32, name).encode(encoder),
+            ServerOrder::Answer { id, bytes } => (13u32, id, bytes).encode(encoder),
+        }
+    }
+}
+
+impl<Context> Decode<Context> for ServerOrder {
+    fn decode<D: Decoder<Context = Context>>(decoder: &mut D) -> Result<ServerOrder, DecodeError> {
+        Ok(match u32::decode(decoder)? {
+            8 => ServerOrder::Modex {
+                id: Decode::decode(decoder)?,
+                of: Decode::decode(decoder)?,
+                rank: Decode::decode(decoder)?,
+            },
+            9 => ServerOrder::Join {
+                id: Decode::decode(decoder)?,
+                joining: Decode::decode(decoder)?,
+            },
+            10 => ServerOrder::WentBack {
+                worker: Decode::decode(decoder)?,
+                number: Decode::decode(decoder)?,
+            },
+            11 => ServerOrder::Look {
+                id: Decode::decode(decoder)?,
+                workers: Decode::decode(decoder)?,
+            },
+            12 => ServerOrder::Forget {
+                name: Decode::decode(decoder)?,
+            },
+            13 => ServerOrder::Answer {
+                id: Decode::decode(decoder)?,
+                bytes: Decode::decode(decoder)?,
+            },
+            found => {
+                return Err(DecodeError::UnexpectedVariant {
+                    type_name: "ServerOrder",
+                    allowed: &AllowedEnumVariants::Range {
+                        min: ServerOrder::FIRST_TAG,
+                        max: ServerOrder::LAST_TAG,
+                    },
+                    found,
+                });
+            }
+        })
+    }
+}

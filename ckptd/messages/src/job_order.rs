@@ -1,0 +1,56 @@
+//! Orders of the leader about the processes of the job.
+
+use crate::ToGuardian;
+use bincode::{Decode, Encode};
+use std::time::Duration;
+use understudy_numbers::{Generation, Guardian, ProcessNumber};
+
+/// An order about the processes of the job; `B` describes a generation that begins.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+pub enum JobOrder<B> {
+    /// Sends a message to a guardian.
+    ///
+    /// For [`ToGuardian::Kill`] the guardian may have exited: its node kills the process then.
+    Guardian { rank: Guardian, message: ToGuardian },
+    /// Admits a process that uses MPI.
+    ///
+    /// The generation is `None` at the end of the job.
+    Admit {
+        number: ProcessNumber,
+        generation: Option<Generation>,
+    },
+    /// Takes every living process out of its MPI library for this generation.
+    Announce { generation: Generation },
+    /// Counts an idle spare's death as a failure, in all processes.
+    CountSpare,
+    /// Asks a process which spares should take over from failed processes.
+    Ask {
+        number: ProcessNumber,
+        fallen: Vec<ProcessNumber>,
+    },
+    /// Gives a process the files that a dead process of its node has handed over.
+    ///
+    /// From then on they are the heir's own.
+    Inherit {
+        heir: ProcessNumber,
+        from: ProcessNumber,
+    },
+    /// Ends the last generation and begins another one.
+    Begin(B),
+    /// Ends the program; after a good end, another program of a script may follow.
+    ///
+    /// Processes receive this order only if `is_good`.
+    End { is_good: bool },
+}
+
+/// The start of a generation, except its ranks.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Encode, Decode)]
+pub struct GenerationStart {
+    pub generation: Generation,
+    /// True if the job begins with this generation.
+    pub is_first: bool,
+    /// Number of spares that are left.
+    pub spares: u32,
+    /// Time since the failure from which the program has not recovered.
+    pub since_failure: Option<Duration>,
+}

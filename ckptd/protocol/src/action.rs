@@ -1,0 +1,57 @@
+//! Outputs of the state machine.
+
+use understudy_messages::{GenerationStart, JobOrder, ToGuardian};
+use understudy_numbers::{Generation, Guardian, ProcessNumber};
+
+/// An output of the state machine.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// Sends an order to the nodes that it is about.
+    Order(JobOrder<Beginning>),
+    /// Prints a message.
+    Say(String),
+}
+
+/// A generation that begins.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Beginning {
+    pub start: GenerationStart,
+    /// The process of each rank.
+    pub ranks: Vec<ProcessNumber>,
+}
+
+impl Action {
+    fn to_guardian(rank: Guardian, message: ToGuardian) -> Action {
+        Action::Order(JobOrder::Guardian { rank, message })
+    }
+
+    /// Starts a process of the program at a guardian; `anew` if not for the first time.
+    pub fn start(number: ProcessNumber, at: Guardian, anew: bool) -> Action {
+        Action::to_guardian(at, ToGuardian::Start { number, anew })
+    }
+
+    /// Kills a process, whose guardian may have exited.
+    pub fn kill(number: ProcessNumber, at: Guardian) -> Action {
+        Action::to_guardian(at, ToGuardian::Kill { number })
+    }
+
+    /// Ends a guardian with this status.
+    pub fn leave(at: Guardian, status: i32) -> Action {
+        Action::to_guardian(at, ToGuardian::Leave { status })
+    }
+
+    /// Takes every living process out of its MPI library for a generation.
+    pub fn announce(generation: Generation) -> Action {
+        Action::Order(JobOrder::Announce { generation })
+    }
+
+    /// Ends the program.
+    pub fn end(is_good: bool) -> Action {
+        Action::Order(JobOrder::End { is_good })
+    }
+
+    /// Admits a process, or none at the end of the job.
+    pub fn admit(number: ProcessNumber, generation: Option<Generation>) -> Action {
+        Action::Order(JobOrder::Admit { number, generation })
+    }
+}

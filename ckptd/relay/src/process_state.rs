@@ -1,0 +1,11 @@
+//! States of processes.
+
+use understudy_formats::proc_stat;
+
+/// Returns true if a process exists and is no zombie.
+///
+/// The state is in `/proc/PID/stat` (proc(5)).
+pub fn lives(pid: u32) -> bool {
+    let state = proc_stat::field(pid, proc_stat::STATE);
+    state.is_some_and(|state| !["Z", "X"].contains(&&*state))
+}

@@ -1,0 +1,153 @@
+//! Statistics over the checkpoints of a job.
+
+use crate::Event;
+use crate::described::described;
+use serde::Serialize;
+use std::collections::BTreeSet;
+use understudy_formats::events::{Epoch, Kind, ProcessNumber};
+
+/// Count, sum and greatest of a quantity over all ranks and epochs.
+#[derive(Debug, Default, Serialize)]
+pub struct Summary {
+    pub count: u64,
+    pub total: u64,
+    pub max: u64,
+    /// The rank the greatest value comes from.
+    #[serde(serialize_with = "described")]
+    pub max_rank: Option<ProcessNumber>,
+}
+
+impl Summary {
+    fn add(&mut self, rank: ProcessNumber, value: u64) {
+        self.count += 1;
+        self.total = self.total.saturating_add(value);
+        if self.max_rank.is_none() || value > self.max {
+            (self.max, self.max_rank) = (value, Some(rank));
+        }
+    }
+
+    pub fn mean(&self) -> u64 {
+        self.total.checked_div(self.count).unwrap_or(0)
+    }
+}
+
+/// All that is known about a job's checkpoints.
+#[derive(Debug, Default, Serialize)]
+pub struct Checkpoints {
+    /// Epochs cut, and committed, by at least one rank.
+    pub cut: usize,
+    pub committed: usize,
+    #[serde(serialize_with = "described")]
+    pub last_committed: Option<Epoch>,
+    pub capture_bytes: Summary,
+    pub capture_pages: Summary,
+    pub scan_ns: Summary,
+    pub copy_ns: Summary,
+    pub ship_bytes: Summary,
+    /// Pages that were left out of it, since the holder has them itself.
+    pub alike_pages: Summary,
+    pub ship_ns: Summary,
+    pub received_bytes: Summary,
+    /// From cut to commit.
+    pub commit_ns: Summary,
+    /// All checkpoints in order of time.
+    #[serde(skip)]
+    pub points: Vec<CheckpointPoint>,
+}
+
+/// Newest checkpoints among which the one of a commit is looked up.
+const MAX_UNCOMMITTED: usize = 64;
+
+/// Checkpoint of all workers.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct CheckpointPoint {
+    pub epoch: Epoch,
+    /// Times of the first and of the last capture, on the job's clock.
+    pub at_ns: u64,
+    pub last_ns: u64,
+    pub bytes: u64,
+    /// The pause of the slowest worker.
+    pub pause_ns: u64,
+    pub committed: bool,
+}
+
+/// Collects the checkpoints of a job, event by event.
+#[derive(Debug, Default)]
+pub(super) struct CheckpointCollector {
+    it: Checkpoints,
+    cut: BTreeSet<Epoch>,
+    committed: BTreeSet<Epoch>,
+    /// Ranks in the newest point.
+    captured: BTreeSet<ProcessNumber>,
+}
+
+impl CheckpointCollector {
+    pub fn add(&mut self, event: &Event) {
+        let (it, rank) = (&mut self.it, event.rank);
+        match event.kind {
+            Kind::Cut { epoch, .. } => {
+                self.cut.insert(epoch);
+            }
+            Kind::Capture {
+                epoch,
+                pages,
+                bytes,
+                scan_ns,
+                copy_ns,
+            } => {
+                it.capture_pages.add(rank, pages);
+                it.capture_bytes.add(rank, bytes);
+                it.scan_ns.add(rank, scan_ns);
+                it.copy_ns.add(rank, copy_ns);
+                let point = self.point(epoch, event);
+                point.last_ns = event.at_ns;
+                point.bytes = point.bytes.saturating_add(bytes);
+                point.pause_ns = point.pause_ns.max(scan_ns.saturating_add(copy_ns));
+            }
+            Kind::Ship {
+                bytes, alike, ns, ..
+            } => {
+                it.ship_bytes.add(rank, bytes);
+                if alike > 0 {
+                    it.alike_pages.add(rank, alike);
+                }
+                it.ship_ns.add(rank, ns);
+            }
+            Kind::Received { bytes, .. } => it.received_bytes.add(rank, bytes),
+            Kind::Commit { epoch, ns } => {
+                self.committed.insert(epoch);
+                it.commit_ns.add(rank, ns);
+                let mut points = it.points.iter_mut().rev().take(MAX_UNCOMMITTED);
+                if let Some(point) = points.find(|point| point.epoch == epoch) {
+                    point.committed = true;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The point of a capture: a new one if its epoch was cut again.
+    fn point(&mut self, epoch: Epoch, event: &Event) -> &mut CheckpointPoint {
+        let points = &mut self.it.points;
+        let is_same = points.last().is_some_and(|last| last.epoch == epoch);
+        let is_first = self.captured.insert(event.rank);
+        if !(is_same && is_first) {
+            self.captured = BTreeSet::from([event.rank]);
+            points.push(CheckpointPoint {
+                epoch,
+                at_ns: event.at_ns,
+                ..CheckpointPoint::default()
+            });
+        }
+        points.last_mut().expect("there is one")
+    }
+
+    pub fn finish(self) -> Checkpoints {
+        Checkpoints {
+            cut: self.cut.len(),
+            committed: self.committed.len(),
+            last_committed: self.committed.last().copied(),
+            ..self.it
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! The events of a job on its clock, read from the event files in each pass.
+
+use crate::Event;
+use crate::merge::Merge;
+use serde::{Serialize, Serializer};
+use std::cell::Cell;
+use std::fs::Metadata;
+use std::io::{self, BufReader, Read};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::PathBuf;
+use understudy_formats::events::{EventReader, ProcessNumber};
+use understudy_formats::private::open_regular;
+
+/// Bytes that are read ahead, in all files together, and limits for one file.
+const READ_AHEAD: usize = 8 << 20;
+const CHUNK: [usize; 2] = [4 << 10, 64 << 10];
+
+/// The whole records of an event file.
+#[derive(Debug)]
+pub(super) struct EventFile {
+    pub path: PathBuf,
+    pub id: FileId,
+    pub rank: ProcessNumber,
+    /// Beginning of the file on the job's clock, in nanoseconds.
+    pub since_ns: u64,
+    /// Bytes up to the end of the last good record.
+    pub length: u64,
+}
+
+/// Device and inode of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct FileId(u64, u64);
+
+impl FileId {
+    pub fn of(metadata: &Metadata) -> Self {
+        Self(metadata.dev(), metadata.ino())
+    }
+}
+
+/// The events of a job in order of time.
+///
+/// Each pass reads the files again: memory depends on the number of files, not on their length.
+#[derive(Debug, Default)]
+pub struct Timeline {
+    pub(super) files: Vec<EventFile>,
+    has_changed: Cell<bool>,
+}
+
+impl Timeline {
+    pub(super) fn new(files: Vec<EventFile>) -> Self {
+        Self {
+            files,
+            has_changed: Cell::new(false),
+        }
+    }
+
+    /// The events, from the first to the last.
+    pub fn iter(&self) -> impl Iterator<Item = Event> {
+        let [least, most] = CHUNK;
+        let chunk = (READ_AHEAD / self.files.len().max(1)).clamp(least, most);
+        Merge::new(self.files.iter().map(|file| self.events_of(file, chunk)))
+    }
+
+    /// True if a pass found fewer records than the first one.
+    pub fn has_changed(&self) -> bool {
+        self.has_changed.get()
+    }
+
+    fn events_of<'a>(&'a self, file: &'a EventFile, chunk: usize) -> impl Iterator<Item = Event> {
+        // Each read of a part opens its file.
+        let part = BufReader::with_capacity(chunk, FilePart { file, at: 0 });
+        let mut reader = EventReader::new(part, chunk).ok();
+        self.has_changed
+            .set(self.has_changed.get() || reader.is_none());
+        std::iter::from_fn(move || match reader.as_mut()?.next_framed()? {
+            Ok(framed) => Some(Event::new(
+                file.rank,
+                file.since_ns,
+                framed.record,
+                framed.bytes,
+            )),
+            Err(_) => {
+                self.has_changed.set(true);
+                None
+            }
+        })
+    }
+}
+
+impl Serialize for Timeline {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.iter())
+    }
+}
+
+/// Reads the whole records of a file; opens the file for each piece.
+///
+/// A job may have more files than a process may open.
+struct FilePart<'a> {
+    file: &'a EventFile,
+    at: u64,
+}
+
+impl Read for FilePart<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let left = usize::try_from(self.file.length - self.at).unwrap_or(usize::MAX);
+        let wanted = into.len().min(left);
+        if wanted == 0 {
+            return Ok(0);
+        }
+        let file = open_regular(&self.file.path)?;
+        if FileId::of(&file.metadata()?) != self.file.id {
+            return Err(io::Error::other("another file has taken its place"));
+        }
+        let read = file.read_at(&mut into[..wanted], self.at)?;
+        self.at += read as u64;
+        Ok(read)
+    }
+}

@@ -1,0 +1,85 @@
+//! What the journals of the initialisation phase are made of, over all workers.
+
+use crate::Event;
+use crate::described::described;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use understudy_formats::events::{Amount, JournalCalls, JournalRow, Kind, Worker};
+
+/// The last journal of each worker, added up.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct JournalTable {
+    /// Workers that have told.
+    pub workers: u32,
+    /// Bytes as they are kept, compressed, of the journals that are.
+    pub kept: u64,
+    /// How many are not.
+    pub not_kept: u32,
+    /// Calls and bytes before compression.
+    #[serde(serialize_with = "described")]
+    pub total: Amount,
+    /// The places with the most bytes first.
+    #[serde(serialize_with = "described")]
+    pub rows: Vec<JournalRow>,
+    /// What workers have not listed.
+    #[serde(serialize_with = "described")]
+    pub others: Amount,
+}
+
+/// Collects the journals of a job, event by event.
+#[derive(Debug, Default)]
+pub(super) struct JournalCollector(BTreeMap<Worker, JournalCalls>);
+
+impl JournalCollector {
+    pub fn add(&mut self, event: &Event) {
+        if let Kind::JournalCalls { calls } = &event.kind {
+            self.0.insert(calls.worker, calls.clone());
+        }
+    }
+
+    /// `None` if no worker has recorded a journal.
+    pub fn finish(self) -> Option<JournalTable> {
+        JournalTable::new(&self.0)
+    }
+}
+
+impl JournalTable {
+    fn new(last: &BTreeMap<Worker, JournalCalls>) -> Option<Self> {
+        let mut it = Self {
+            workers: last.len() as u32,
+            kept: last
+                .values()
+                .filter_map(|calls| calls.kept)
+                .fold(0, u64::saturating_add),
+            not_kept: last.values().filter(|calls| calls.kept.is_none()).count() as u32,
+            total: Amount::default(),
+            rows: Vec::new(),
+            others: Amount::default(),
+        };
+        let mut rows: BTreeMap<(&str, &str), Amount> = BTreeMap::new();
+        for calls in last.values() {
+            it.total += calls.journal;
+            it.others += calls.others;
+            for row in &calls.rows {
+                *rows.entry((&row.procedure, &row.place)).or_default() += row.calls;
+            }
+        }
+        let row = |((procedure, place), calls): ((&str, &str), Amount)| JournalRow {
+            procedure: procedure.to_owned(),
+            place: place.to_owned(),
+            calls,
+        };
+        it.rows = rows.into_iter().map(row).collect();
+        it.rows
+            .sort_by_key(|row| std::cmp::Reverse((row.calls.bytes, row.calls.count)));
+        (it.workers > 0).then_some(it)
+    }
+
+    /// The first so many places, and what all the others have.
+    pub fn first(&self, count: usize) -> (&[JournalRow], Amount) {
+        let (first, rest) = self.rows.split_at(count.min(self.rows.len()));
+        let mut others = self.others;
+        rest.iter().for_each(|row| others += row.calls);
+        (first, others)
+    }
+}

@@ -1,0 +1,384 @@
+//! A job as it stands, from event files that are still being written.
+
+use crate::Event;
+use crate::described::{by_number, described};
+use crate::merge::Merge;
+use crate::units::{bytes, count, time};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use understudy_formats::events::{
+    EndHow, Epoch, Follower, Framed, Kind, ProcessNumber, Role, Worker, rank_of_file_name,
+};
+
+/// One process of the job.
+#[derive(Debug, Clone, Serialize)]
+pub struct Process {
+    pub pid: u32,
+    pub host: String,
+    /// What it does now.
+    #[serde(serialize_with = "described")]
+    pub role: Role,
+    /// Its last word, if it has said one.
+    #[serde(serialize_with = "described")]
+    pub end: Option<EndHow>,
+    /// Others have found it dead.
+    pub has_failed: bool,
+}
+
+/// The last checkpoint that counts.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct LastCheckpoint {
+    #[serde(serialize_with = "described")]
+    pub epoch: Epoch,
+    /// What was captured, of all workers together.
+    pub bytes: u64,
+    /// How long the program stood still, in the slowest worker.
+    pub pause_ns: u64,
+    /// When it was committed, in nanoseconds since 1970.
+    pub at_ns: u64,
+}
+
+/// How far the protection of a job is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Protection {
+    /// Before the first checkpoint.
+    Starting,
+    Protected,
+    /// Why it is not.
+    Refused(String),
+}
+
+/// A job as it stands.
+#[derive(Debug, Clone, Serialize)]
+pub struct Standing {
+    pub job: String,
+    pub program: String,
+    pub workers: u32,
+    pub spares: u32,
+    /// Start of the first process, in nanoseconds since 1970.
+    pub started_ns: u64,
+    pub protection: Protection,
+    pub checkpoint: Option<LastCheckpoint>,
+    /// Why nobody could go on.
+    pub lost: Option<String>,
+    /// Recoveries that are over.
+    pub recoveries: u32,
+    #[serde(serialize_with = "by_number")]
+    pub processes: BTreeMap<ProcessNumber, Process>,
+    /// Sizes and pauses of checkpoints that do not count yet.
+    #[serde(skip)]
+    captures: BTreeMap<Epoch, (u64, u64)>,
+}
+
+impl Standing {
+    /// A job of which nothing is known.
+    fn new() -> Self {
+        Self {
+            job: String::new(),
+            program: String::new(),
+            workers: 0,
+            spares: 0,
+            started_ns: u64::MAX,
+            protection: Protection::Starting,
+            checkpoint: None,
+            lost: None,
+            recoveries: 0,
+            processes: BTreeMap::new(),
+            captures: BTreeMap::new(),
+        }
+    }
+
+    /// Processes that others have found dead.
+    pub fn failures(&self) -> usize {
+        self.processes
+            .values()
+            .filter(|process| process.has_failed)
+            .count()
+    }
+
+    /// Spares that can still take a part.
+    pub fn idle_spares(&self) -> usize {
+        let is_idle = |process: &&Process| {
+            matches!(process.role, Role::Spare(_)) && !process.has_failed && process.end.is_none()
+        };
+        self.processes.values().filter(is_idle).count()
+    }
+
+    /// The process that plays a worker, or was the last to.
+    pub fn player(&self, worker: Worker) -> Option<(ProcessNumber, &Process)> {
+        let plays = |process: &Process| process.role == Role::Worker(worker);
+        let mut players = self.processes.iter().filter(|(_, process)| plays(process));
+        let alive = players.clone().find(|(_, process)| !process.has_failed);
+        alive
+            .or_else(|| players.next())
+            .map(|(rank, process)| (*rank, process))
+    }
+
+    /// The job in one line, at a time in nanoseconds since 1970.
+    pub fn to_line(&self, now_ns: u64) -> String {
+        let mut parts = Vec::new();
+        match &self.protection {
+            Protection::Starting => parts.push("not yet protected".to_owned()),
+            Protection::Refused(_) => parts.push("UNPROTECTED".to_owned()),
+            Protection::Protected => parts.push(match self.idle_spares() {
+                0 => "no spare left".to_owned(),
+                spares => format!("protected, {}", count(spares, "spare", "spares")),
+            }),
+        }
+        if let Some(last) = self.checkpoint {
+            let ago = now_ns.saturating_sub(last.at_ns) / 1_000_000_000;
+            let (size, pause) = (bytes(last.bytes), time(last.pause_ns));
+            parts.push(format!(
+                "epoch {} ({size} in {pause}, {ago} s ago)",
+                last.epoch
+            ));
+        }
+        parts.push(self.failures_in_words());
+        parts.join(" | ")
+    }
+
+    /// The job in one line when it has ended with a status.
+    pub fn to_last_line(&self, status: u8) -> String {
+        let end = match status {
+            0 => "ended well".to_owned(),
+            status => format!("ended with status {status}"),
+        };
+        let mut parts = vec![match (&self.protection, self.lost.is_some()) {
+            (Protection::Starting, _) => format!("{end}, before the first checkpoint"),
+            (Protection::Refused(_), _) => format!("{end}, UNPROTECTED"),
+            (Protection::Protected, true) => end,
+            (Protection::Protected, false) => format!(
+                "{end}, {}",
+                match self.unused_spares() {
+                    0 => "no spare left".to_owned(),
+                    spares => format!("{} left", count(spares, "spare", "spares")),
+                }
+            ),
+        }];
+        if let Some(last) = self.checkpoint {
+            let (size, pause) = (bytes(last.bytes), time(last.pause_ns));
+            parts.push(format!(
+                "last checkpoint: epoch {} ({size} in {pause})",
+                last.epoch
+            ));
+        }
+        parts.push(self.failures_in_words());
+        parts.join(" | ")
+    }
+
+    /// Spares that never had a part, or have none yet.
+    fn unused_spares(&self) -> usize {
+        let is_unused =
+            |process: &&Process| matches!(process.role, Role::Spare(_)) && !process.has_failed;
+        self.processes.values().filter(is_unused).count()
+    }
+
+    fn failures_in_words(&self) -> String {
+        let recoveries = count(self.recoveries, "recovery", "recoveries");
+        match (self.failures(), self.recoveries, &self.lost) {
+            (0, ..) => "no failures".to_owned(),
+            (1, 1, None) => "1 failure, recovered from".to_owned(),
+            (failures, _, None) => {
+                format!("{}, {recoveries}", count(failures, "failure", "failures"))
+            }
+            (1, _, Some(_)) => "1 failure, not recovered from".to_owned(),
+            (failures, _, Some(_)) => {
+                let failures = count(failures, "failure", "failures");
+                format!("{failures}, {recoveries}, the last failure not recovered from")
+            }
+        }
+    }
+
+    fn take(&mut self, event: Event) {
+        let Event {
+            at_ns, rank, kind, ..
+        } = event;
+        match kind {
+            Kind::Start {
+                pid,
+                role,
+                workers,
+                spares,
+                host,
+                program,
+                job,
+                ..
+            } => {
+                // A later job in the directory of an earlier one.
+                if self.job != job {
+                    *self = Self::new();
+                }
+                (self.job, self.program, self.workers, self.spares) =
+                    (job, program, workers, spares);
+                self.started_ns = self.started_ns.min(at_ns);
+                let (end, has_failed) = (None, false);
+                let process = Process {
+                    pid,
+                    host,
+                    role,
+                    end,
+                    has_failed,
+                };
+                self.processes.insert(rank, process);
+            }
+            Kind::Capture {
+                epoch,
+                bytes,
+                scan_ns,
+                copy_ns,
+                ..
+            } => {
+                let sum = self.captures.entry(epoch).or_default();
+                *sum = (
+                    sum.0.saturating_add(bytes),
+                    sum.1.max(scan_ns.saturating_add(copy_ns)),
+                );
+            }
+            Kind::Commit { epoch, .. } => self.commit(epoch, at_ns),
+            Kind::FailureDetected { failed, .. } => {
+                failed.into_iter().for_each(|rank| self.fail(rank))
+            }
+            Kind::Death { rank, .. } => self.fail(rank),
+            Kind::Lost { reason, .. } => self.lost = Some(reason),
+            Kind::Takeover { as_worker, .. } => {
+                let before: Vec<_> = self
+                    .player(as_worker)
+                    .into_iter()
+                    .map(|(rank, _)| rank)
+                    .collect();
+                before
+                    .into_iter()
+                    .filter(|&before| before != rank)
+                    .for_each(|rank| self.fail(rank));
+                if let Some(process) = self.processes.get_mut(&rank) {
+                    process.role = Role::Worker(as_worker);
+                }
+            }
+            Kind::Resume {
+                recovery, epoch, ..
+            } => {
+                self.recoveries = self.recoveries.max(recovery);
+                // What was cut after it is cut again.
+                self.captures.retain(|&cut, _| cut <= epoch);
+                self.protection = Protection::Protected;
+            }
+            Kind::Refused { reason } => self.protection = Protection::Refused(reason),
+            Kind::End { how } => {
+                if let Some(process) = self.processes.get_mut(&rank) {
+                    process.end = Some(how);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn fail(&mut self, rank: ProcessNumber) {
+        if let Some(process) = self.processes.get_mut(&rank) {
+            process.has_failed = true;
+        }
+    }
+
+    fn commit(&mut self, epoch: Epoch, at_ns: u64) {
+        if self.protection == Protection::Starting {
+            self.protection = Protection::Protected;
+        }
+        let (bytes, pause_ns) = self.captures.get(&epoch).copied().unwrap_or_default();
+        self.captures.retain(|&cut, _| cut >= epoch);
+        let before = self.checkpoint.filter(|last| last.epoch == epoch);
+        self.checkpoint = Some(LastCheckpoint {
+            epoch,
+            bytes,
+            pause_ns,
+            at_ns: before.map_or(at_ns, |last| last.at_ns.min(at_ns)),
+        });
+    }
+}
+
+/// Follows the event files of one directory.
+pub struct Live {
+    dir: PathBuf,
+    files: BTreeMap<ProcessNumber, Follower>,
+    standing: Standing,
+    /// What cannot be read, by file.
+    problems: BTreeSet<String>,
+}
+
+impl Live {
+    pub fn new(dir: &Path) -> Self {
+        Self {
+            dir: dir.to_owned(),
+            files: BTreeMap::new(),
+            standing: Standing::new(),
+            problems: BTreeSet::new(),
+        }
+    }
+
+    /// Reads what is new, and says how the job stands; `None` as long as no process has begun.
+    pub fn poll(&mut self) -> io::Result<Option<&Standing>> {
+        self.find_files()?;
+        let sources = self.files.iter_mut().map(|(&rank, follower)| Source {
+            rank,
+            follower,
+            problem: None,
+        });
+        // Events of one batch in the order in which they happened.
+        let mut fresh = Merge::new(sources);
+        for event in &mut fresh {
+            self.standing.take(event);
+        }
+        let problems = fresh.into_sources().filter_map(|source| source.problem);
+        self.problems.extend(problems);
+        Ok(Some(&self.standing).filter(|standing| !standing.processes.is_empty()))
+    }
+
+    /// What could not be read.
+    pub fn problems(&self) -> impl Iterator<Item = &String> {
+        self.problems.iter()
+    }
+
+    /// Opens event files that are new, or that have replaced others.
+    fn find_files(&mut self) -> io::Result<()> {
+        for entry in std::fs::read_dir(&self.dir)? {
+            let entry = entry?;
+            let rank = entry.file_name().to_str().and_then(rank_of_file_name);
+            let is_new = |rank: &ProcessNumber| {
+                let known = self.files.get(rank);
+                known.is_none_or(|follower| follower.is_replaced(&entry.path()))
+            };
+            if let Some(rank) = rank.filter(is_new) {
+                self.files.insert(rank, Follower::open(&entry.path())?);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The new records of a file; times count from 1970.
+struct Source<'a> {
+    rank: ProcessNumber,
+    follower: &'a mut Follower,
+    /// The damage that ends the file.
+    problem: Option<String>,
+}
+
+impl Iterator for Source<'_> {
+    type Item = Event;
+
+    fn next(&mut self) -> Option<Event> {
+        match self.follower.poll() {
+            Ok(framed) => {
+                let Framed { record, bytes } = framed?;
+                let began_ns = self.follower.header()?.clocks.realtime_ns;
+                Some(Event::new(self.rank, began_ns, record, bytes))
+            }
+            Err(error) => {
+                let file = understudy_formats::events::file_name(self.rank);
+                self.problem = Some(format!("{file}: {error}"));
+                None
+            }
+        }
+    }
+}

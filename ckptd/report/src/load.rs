@@ -1,0 +1,286 @@
+//! Finding, verifying and aligning the event files of a directory.
+
+use crate::RunRecord;
+use crate::described::described;
+use crate::event_timeline::{EventFile, FileId, Timeline};
+use crate::units::count;
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use understudy_formats::events::{
+    EventReader, HEADER_LEN, Header, Kind, ProcessNumber, ReadError, file_name, rank_of_file_name,
+};
+
+/// Clocks of one host that disagree by more than this are not the same clock after all.
+const SAME_CLOCK_NS: i128 = 1_000_000_000;
+
+/// Missing files that are named one by one.
+const MISSING_LISTED: usize = 8;
+
+/// Why there is nothing to report on.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    #[error("{dir}: {source}. Give the directory the job was told to write its events to.")]
+    Directory { dir: PathBuf, source: io::Error },
+    #[error(
+        "{0}: no event files (rank-N.events). Run the job with its event directory set to this one, or give the right \
+         one."
+    )]
+    Empty(PathBuf),
+    #[error(
+        "{dir}: no event file is usable:\n{}\nUse the understudy program of the version the job ran with.",
+        problems.join("\n")
+    )]
+    Nothing { dir: PathBuf, problems: Vec<String> },
+}
+
+/// One rank's file in short.
+#[derive(Debug, Clone, Serialize)]
+pub struct RankFile {
+    #[serde(serialize_with = "described")]
+    pub rank: ProcessNumber,
+    pub file: String,
+    pub records: usize,
+    /// The file ends inside a record, as a killed rank's may.
+    pub torn: bool,
+}
+
+/// The event files of a directory, verified and aligned.
+#[derive(Debug)]
+pub struct Job {
+    pub ranks: Vec<RankFile>,
+    pub notes: Vec<String>,
+    pub problems: Vec<String>,
+    pub timeline: Timeline,
+    /// The origin of the timeline, in nanoseconds since 1970.
+    pub began_ns: u64,
+    /// What `understudy run` has written down.
+    pub run: Option<RunRecord>,
+}
+
+/// A file after its first reading.
+struct Loaded {
+    header: Header,
+    file: EventFile,
+    host: Option<String>,
+}
+
+/// The jobs that the files are of.
+#[derive(Default)]
+struct Started {
+    jobs: BTreeSet<String>,
+    /// The least number of processes that a rank was started with.
+    size: Option<u32>,
+}
+
+impl Job {
+    /// Reads all files once, to find damage; keeps no records.
+    pub fn load(dir: &Path) -> Result<Self, LoadError> {
+        let files = event_files(dir).map_err(|source| LoadError::Directory {
+            dir: dir.to_owned(),
+            source,
+        })?;
+        if files.is_empty() {
+            return Err(LoadError::Empty(dir.to_owned()));
+        }
+        let mut job = Self {
+            ranks: Vec::new(),
+            notes: Vec::new(),
+            problems: Vec::new(),
+            timeline: Timeline::default(),
+            began_ns: 0,
+            run: None,
+        };
+        let mut started = Started::default();
+        let mut loaded = Vec::new();
+        for (rank, path) in files {
+            loaded.extend(job.read(rank, path, &mut started));
+        }
+        if loaded.is_empty() && !job.problems.is_empty() {
+            return Err(LoadError::Nothing {
+                dir: dir.to_owned(),
+                problems: job.problems,
+            });
+        }
+        job.check_one_job(started.jobs);
+        job.check_all_ranks(started.size);
+        job.began_ns = loaded
+            .iter()
+            .map(|file| file.header.clocks.realtime_ns)
+            .min()
+            .unwrap_or(0);
+        job.run = RunRecord::of_job(dir, job.began_ns);
+        job.timeline = Timeline::new(align(loaded));
+        Ok(job)
+    }
+
+    fn read(
+        &mut self,
+        rank: ProcessNumber,
+        path: PathBuf,
+        started: &mut Started,
+    ) -> Option<Loaded> {
+        let name = path.file_name().unwrap_or_default();
+        let mut entry = RankFile {
+            rank,
+            file: name.to_string_lossy().into_owned(),
+            records: 0,
+            torn: false,
+        };
+        let opened = EventReader::open(&path).and_then(|reader| {
+            let metadata = reader.source().metadata()?;
+            Ok((reader, FileId::of(&metadata)))
+        });
+        let (mut reader, id) = match opened {
+            Ok(opened) => opened,
+            Err(error) => {
+                self.complain(&mut entry, &error);
+                return None;
+            }
+        };
+        let header = reader.header();
+        let mut loaded = Loaded {
+            header,
+            file: EventFile {
+                path,
+                id,
+                rank: header.rank,
+                since_ns: 0,
+                length: HEADER_LEN as u64,
+            },
+            host: None,
+        };
+        while let Some(item) = reader.next_framed() {
+            match item {
+                Ok(framed) => {
+                    loaded.file.length += framed.bytes as u64;
+                    entry.records += 1;
+                    loaded.host = loaded.host.or_else(|| started.note(framed.record.kind));
+                }
+                Err(error) => self.complain(&mut entry, &error),
+            }
+        }
+        if header.rank != rank {
+            self.problems.push(format!(
+                "{}: was written by rank {}; it has been renamed",
+                entry.file, header.rank
+            ));
+        }
+        self.ranks.push(entry);
+        Some(loaded)
+    }
+
+    fn complain(&mut self, entry: &mut RankFile, error: &ReadError) {
+        let line = format!("{}: {error}", entry.file);
+        if error.is_torn_tail() {
+            entry.torn = true;
+            self.notes.push(line);
+        } else {
+            self.problems.push(line);
+        }
+    }
+
+    fn check_one_job(&mut self, jobs: BTreeSet<String>) {
+        if jobs.len() > 1 {
+            let names = jobs.into_iter().collect::<Vec<_>>().join(", ");
+            self.problems.push(format!(
+                "the files are of different jobs ({names}); give every job an event directory of its own"
+            ));
+        }
+    }
+
+    /// Names the missing files of processes that the job was started with.
+    fn check_all_ranks(&mut self, size: Option<u32>) {
+        let Some(size) = size else { return };
+        let there: BTreeSet<_> = self.ranks.iter().map(|file| file.rank).collect();
+        // Damaged files are told of already.
+        let is_told = |name: &str| {
+            self.problems
+                .iter()
+                .any(|problem| problem.starts_with(&format!("{name}:")))
+        };
+        let missing = (0..size).map(ProcessNumber);
+        let missing = missing.filter(|rank| !there.contains(rank)).map(file_name);
+        let missing: Vec<String> = missing
+            .filter(|name| !is_told(name))
+            .take(MISSING_LISTED + 1)
+            .collect();
+        let more = if missing.len() > MISSING_LISTED {
+            ", …"
+        } else {
+            ""
+        };
+        if !missing.is_empty() {
+            self.problems.push(format!(
+                "{}{more}: missing, of the files of {}; was the directory not the same for all nodes?",
+                missing[..missing.len().min(MISSING_LISTED)].join(", "),
+                count(size, "process", "processes")
+            ));
+        }
+    }
+}
+
+impl Started {
+    /// Notes the start of a rank and returns the host of the rank.
+    fn note(&mut self, kind: Kind) -> Option<String> {
+        let Kind::Start {
+            job,
+            workers,
+            spares,
+            host,
+            ..
+        } = kind
+        else {
+            return None;
+        };
+        let size = workers.saturating_add(spares);
+        self.size = Some(self.size.map_or(size, |least| least.min(size)));
+        self.jobs.insert(job);
+        Some(host)
+    }
+}
+
+fn event_files(dir: &Path) -> io::Result<Vec<(ProcessNumber, PathBuf)>> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(dir)? {
+        let entry = entry?;
+        if let Some(rank) = entry.file_name().to_str().and_then(rank_of_file_name) {
+            files.push((rank, entry.path()));
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Brings the files on one clock and sorts the files by their beginning.
+///
+/// Ranks of one host share `CLOCK_MONOTONIC`; the file begun first relates that clock to real time.
+/// Between hosts the real-time clocks count.
+fn align(mut files: Vec<Loaded>) -> Vec<EventFile> {
+    files.sort_by_key(|file| file.header.clocks.realtime_ns);
+    let mut offsets: BTreeMap<String, i128> = BTreeMap::new();
+    let mut starts = Vec::new();
+    for file in &files {
+        let clocks = file.header.clocks;
+        let own = i128::from(clocks.realtime_ns) - i128::from(clocks.monotonic_ns);
+        let host = file
+            .host
+            .clone()
+            .map_or(own, |host| *offsets.entry(host).or_insert(own));
+        let offset = if (own - host).abs() < SAME_CLOCK_NS {
+            host
+        } else {
+            own
+        };
+        starts.push(offset + i128::from(clocks.monotonic_ns));
+    }
+    let origin = starts.iter().copied().min().unwrap_or(0);
+    let aligned = files.into_iter().zip(starts);
+    aligned
+        .map(|(loaded, start)| EventFile {
+            since_ns: (start - origin) as u64,
+            ..loaded.file
+        })
+        .collect()
+}

@@ -1,0 +1,329 @@
+//! What the marks of a program (`understudy.h`) have saved.
+
+use crate::Event;
+use crate::described::described;
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use understudy_formats::events::{Epoch, Kind, MarkSaving, MarkWay, ProcessNumber};
+
+/// Memory of one size that was marked in one way at one place of the program, in whatever process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct MarkRow {
+    #[serde(serialize_with = "described")]
+    pub way: MarkWay,
+    /// Function and offset of the call.
+    pub place: String,
+    /// Bytes of one such region.
+    pub bytes: u64,
+    /// Whole pages of the largest of them.
+    pub whole_pages: u64,
+    /// Different regions, counted in each process.
+    pub regions: u64,
+    /// Captures for which such a mark counted, and those before which it had been forgotten.
+    pub captures: u64,
+    pub missed: u64,
+    /// Pages that would have been captured and sent.
+    pub saved_pages: u64,
+    /// Pages that copies would have held, in the capture with the most of them, of one process.
+    pub held_pages: u64,
+}
+
+impl MarkRow {
+    /// Why nothing was saved; `None` if something was.
+    pub fn failing(&self) -> Option<&'static str> {
+        match self {
+            Self {
+                saved_pages: 1.., ..
+            } => None,
+            // That is all that can be had of these.
+            Self {
+                way: MarkWay::Reverse,
+                held_pages: 1..,
+                ..
+            } => None,
+            Self { whole_pages: 0, .. } => Some("no whole page lies inside"),
+            Self {
+                way: MarkWay::Reverse,
+                ..
+            } => Some(
+                "copies of it were kept: for want of trust in its function or of a holder, for an epoch on disk, or for parity",
+            ),
+            Self { captures: 0, .. } => Some(
+                "no checkpoint was taken at the point after it, but elsewhere, where its content may still be needed",
+            ),
+            Self {
+                held_pages: 1.., ..
+            } => Some(
+                "nothing was written there between two checkpoints, so only memory of the copies was saved",
+            ),
+            _ => Some("nothing has ever been written there"),
+        }
+    }
+}
+
+/// The savings of all marks.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct MarkSavings {
+    /// Those that have saved the most first.
+    pub rows: Vec<MarkRow>,
+    /// Checkpoints of which something was left out.
+    pub checkpoints: u64,
+    /// Pages that were left out of all captures but the first, of all processes.
+    pub saved_pages: u64,
+    /// Pages that were captured all the same, and the time it took to copy them.
+    pub captured_pages: u64,
+    pub copy_ns: u64,
+    /// Recomputations after recoveries, of all processes, and how long the longest took.
+    pub recomputations: u64,
+    pub longest_ns: u64,
+    /// How often survivors have undone steps, how long that took at most, and how often it was in vain.
+    pub reversals: u64,
+    pub longest_reversal_ns: u64,
+    pub failed_reversals: u64,
+}
+
+/// What rows are told apart by.
+type Key = (MarkWay, String, u64);
+
+/// Regions that are counted one by one, of all marks together.
+const MAX_REGIONS: usize = 100_000;
+
+/// Collects the savings of marks, event by event.
+#[derive(Debug, Default)]
+pub(super) struct MarkCollector {
+    savings: MarkSavings,
+    rows: BTreeMap<Key, MarkRow>,
+    regions: BTreeSet<(Key, ProcessNumber, u64)>,
+    epochs: BTreeSet<Epoch>,
+}
+
+impl MarkCollector {
+    pub fn add(&mut self, event: &Event) {
+        let it = &mut self.savings;
+        match &event.kind {
+            // The first one copies everything, before the program could say anything.
+            Kind::Capture {
+                epoch,
+                pages,
+                copy_ns,
+                ..
+            } if *epoch > Epoch(1) => {
+                it.captured_pages = it.captured_pages.saturating_add(*pages);
+                it.copy_ns = it.copy_ns.saturating_add(*copy_ns);
+            }
+            Kind::LeftOut {
+                epoch,
+                pages,
+                marks,
+            } => {
+                if *pages > 0 {
+                    self.epochs.insert(*epoch);
+                }
+                it.saved_pages = it.saved_pages.saturating_add(*pages);
+                marks.iter().for_each(|mark| self.mark(event.rank, mark));
+            }
+            Kind::Recomputed { ns, .. } => {
+                it.recomputations += 1;
+                it.longest_ns = it.longest_ns.max(*ns);
+            }
+            Kind::Reversed { wrong, ns, .. } => {
+                it.reversals += 1;
+                it.longest_reversal_ns = it.longest_reversal_ns.max(*ns);
+                it.failed_reversals += u64::from(*wrong > 0);
+            }
+            _ => {}
+        }
+    }
+
+    fn mark(&mut self, rank: ProcessNumber, mark: &MarkSaving) {
+        let key = (mark.way, mark.place.clone(), mark.bytes);
+        let row = self
+            .rows
+            .entry(key.clone())
+            .or_insert_with(|| MarkRow::new(mark.way, &mark.place, mark.bytes));
+        row.whole_pages = row.whole_pages.max(mark.whole_pages);
+        row.captures += u64::from(mark.counts);
+        row.missed += u64::from(!mark.counts);
+        row.saved_pages = row.saved_pages.saturating_add(mark.saved_pages);
+        row.held_pages = row.held_pages.max(mark.held_pages);
+        if self.regions.len() < MAX_REGIONS && self.regions.insert((key, rank, mark.start)) {
+            row.regions += 1;
+        }
+    }
+
+    /// `None` if the program has marked nothing.
+    pub fn finish(self) -> Option<MarkSavings> {
+        let mut it = self.savings;
+        it.checkpoints = self.epochs.len() as u64;
+        it.rows = self.rows.into_values().collect();
+        it.rows
+            .sort_by_key(|row| std::cmp::Reverse(row.saved_pages));
+        (!it.rows.is_empty()).then_some(it)
+    }
+}
+
+impl MarkSavings {
+    /// The part of the pages, and so of the copying and sending, that checkpoints are without: 0 to 1.
+    pub fn share(&self) -> f64 {
+        let all = self.saved_pages.saturating_add(self.captured_pages);
+        if all == 0 {
+            0.0
+        } else {
+            self.saved_pages as f64 / all as f64
+        }
+    }
+
+    /// Time of copying that was saved, if pages that were left out take as long as others.
+    pub fn saved_ns(&self) -> u64 {
+        let per_page = self.copy_ns as f64 / self.captured_pages.max(1) as f64;
+        (per_page * self.saved_pages as f64) as u64
+    }
+}
+
+impl MarkRow {
+    fn new(way: MarkWay, place: &str, bytes: u64) -> Self {
+        Self {
+            way,
+            place: place.to_owned(),
+            bytes,
+            whole_pages: 0,
+            regions: 0,
+            captures: 0,
+            missed: 0,
+            saved_pages: 0,
+            held_pages: 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(rank: u32, kind: Kind) -> Event {
+        Event {
+            at_ns: 0,
+            rank: ProcessNumber(rank),
+            epoch: Epoch(1),
+            kind,
+            frame_bytes: 0,
+        }
+    }
+
+    fn savings(events: &[Event]) -> Option<MarkSavings> {
+        let mut collector = MarkCollector::default();
+        events.iter().for_each(|event| collector.add(event));
+        collector.finish()
+    }
+
+    fn mark(
+        place: &str,
+        bytes: u64,
+        counts: bool,
+        [held_pages, saved_pages]: [u64; 2],
+    ) -> MarkSaving {
+        MarkSaving {
+            way: MarkWay::Discard,
+            place: place.into(),
+            start: 0x10000,
+            bytes,
+            whole_pages: bytes / 4096,
+            counts,
+            held_pages,
+            saved_pages,
+        }
+    }
+
+    fn capture(epoch: u64, pages: u64) -> Kind {
+        Kind::Capture {
+            epoch: Epoch(epoch),
+            pages,
+            bytes: 0,
+            scan_ns: 5,
+            copy_ns: 10 * pages,
+        }
+    }
+
+    #[test]
+    fn savings_are_added_up_and_marks_without_any_are_named() {
+        let left_out = |epoch, pages, marks| Kind::LeftOut {
+            epoch: Epoch(epoch),
+            pages,
+            marks,
+        };
+        let good = || mark("step", 8192, true, [2, 2]);
+        let mut events = Vec::new();
+        for rank in [0, 1] {
+            let others = vec![
+                good(),
+                mark("small", 100, true, [0, 0]),
+                mark("late", 4096, false, [0, 0]),
+                mark("quiet", 40960, true, [10, 0]),
+            ];
+            events.push(event(rank, capture(1, 1000)));
+            events.push(event(rank, capture(2, 6)));
+            events.push(event(rank, left_out(2, 2, others)));
+            events.push(event(rank, capture(3, 6)));
+            events.push(event(rank, left_out(3, 2, vec![good()])));
+        }
+        let it = savings(&events).unwrap();
+        assert_eq!(
+            (it.checkpoints, it.saved_pages, it.captured_pages),
+            (2, 8, 24)
+        );
+        assert_eq!((it.share(), it.saved_ns()), (0.25, 80));
+        let first = &it.rows[0];
+        assert_eq!(
+            (first.place.as_str(), first.regions, first.captures),
+            ("step", 2, 4)
+        );
+        assert_eq!(
+            (first.saved_pages, first.held_pages, first.failing()),
+            (8, 2, None)
+        );
+        let why = |place| {
+            it.rows
+                .iter()
+                .find(|row| row.place == place)
+                .unwrap()
+                .failing()
+                .unwrap()
+        };
+        assert!(why("small").contains("no whole page"));
+        assert!(why("late").contains("no checkpoint was taken at the point"));
+        assert!(why("quiet").contains("memory of the copies"));
+        assert_eq!(savings(&events[..2]), None);
+    }
+
+    #[test]
+    fn what_functions_undo_saves_memory_of_copies() {
+        let left_out = |held| Kind::LeftOut {
+            epoch: Epoch(2),
+            pages: 0,
+            marks: vec![MarkSaving {
+                way: MarkWay::Reverse,
+                ..mark("step", 8192, true, [held, 0])
+            }],
+        };
+        let reversed = |wrong| Kind::Reversed {
+            pages: 2,
+            wrong,
+            steps: 3,
+            ns: 7 + wrong,
+        };
+        let events = [left_out(2), reversed(0), reversed(1)].map(|kind| event(0, kind));
+        let it = savings(&events).unwrap();
+        assert_eq!((it.rows[0].failing(), it.rows[0].held_pages), (None, 2));
+        assert_eq!(
+            (it.reversals, it.longest_reversal_ns, it.failed_reversals),
+            (2, 8, 1)
+        );
+        let kept = savings(&[event(0, left_out(0))]).unwrap();
+        assert!(
+            kept.rows[0]
+                .failing()
+                .unwrap()
+                .contains("copies of it were kept")
+        );
+    }
+}

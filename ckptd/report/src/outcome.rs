@@ -1,0 +1,180 @@
+//! How a job ended, and what it had left.
+
+use crate::{Event, Recovery, RunRecord};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use understudy_formats::events::{EndHow, Kind, ProcessNumber, Role};
+
+/// The end of a job, as far as its processes could tell.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "how")]
+pub enum Ended {
+    /// All workers came to the end of `MPI_Finalize`.
+    Finished,
+    /// A worker ended by `exit` without `MPI_Finalize`.
+    Exited { status: i32 },
+    /// `MPI_Abort`, or an error that ends the job.
+    Aborted { status: i32 },
+    /// A failure could not be recovered from.
+    Lost { status: i32, reason: String },
+    /// `understudy run` has ended, and not all workers have recorded an end.
+    Stopped { status: i32, signal: Option<i32> },
+    /// Not all workers have recorded an end: the job still runs, or was killed as a whole.
+    Unfinished,
+}
+
+/// What became of a job.
+#[derive(Debug, Serialize)]
+pub struct Outcome {
+    pub ended: Ended,
+    /// Processes that failed, and recoveries that brought the job back.
+    pub failures: usize,
+    pub recoveries: usize,
+    /// Spares that had no part at the end.
+    pub spares_left: usize,
+    /// Why the job was not, or no longer, protected.
+    pub unprotected: Option<String>,
+}
+
+/// Collects the end of a job, event by event.
+#[derive(Debug, Default)]
+pub(super) struct OutcomeCollector {
+    roles: BTreeMap<ProcessNumber, Role>,
+    lost: Option<(String, i32)>,
+    unprotected: Option<String>,
+    workers: usize,
+    /// Ends of processes in order of time.
+    ends: Vec<(ProcessNumber, EndHow)>,
+}
+
+impl OutcomeCollector {
+    pub fn add(&mut self, event: &Event) {
+        match &event.kind {
+            Kind::Start { role, workers, .. } => {
+                self.roles.insert(event.rank, *role);
+                self.workers = *workers as usize;
+            }
+            Kind::Takeover { as_worker, .. } => {
+                self.roles.insert(event.rank, Role::Worker(*as_worker));
+            }
+            Kind::Lost { reason, status } => self.lost = Some((reason.clone(), *status)),
+            Kind::Refused { reason } => self.unprotected = Some(reason.clone()),
+            Kind::End { how } => self.ends.push((event.rank, *how)),
+            _ => {}
+        }
+    }
+
+    /// The outcome; `run` decides where no process could record the end.
+    pub fn finish(self, recoveries: &[Recovery], run: Option<&RunRecord>) -> Outcome {
+        let Self {
+            roles,
+            lost,
+            unprotected,
+            workers,
+            ends,
+        } = self;
+        let failed: BTreeSet<ProcessNumber> = recoveries
+            .iter()
+            .flat_map(|it| it.failed.iter().map(|failed| failed.rank))
+            .collect();
+        let has_told: BTreeSet<ProcessNumber> = ends.iter().map(|(rank, _)| *rank).collect();
+        let ends: Vec<EndHow> = ends.into_iter().map(|(_, how)| how).collect();
+        let first = |wanted: fn(&EndHow) -> Option<i32>| ends.iter().find_map(wanted);
+        let is_silent = |(rank, role): &(&ProcessNumber, &Role)| {
+            matches!(role, Role::Worker(_)) && !failed.contains(rank) && !has_told.contains(rank)
+        };
+        let silent: Vec<String> = roles
+            .iter()
+            .filter(is_silent)
+            .map(|(rank, _)| rank.to_string())
+            .collect();
+        let failed_run = run
+            .filter(|run| run.signal.is_none())
+            .and_then(|run| run.status);
+        let failed_run = failed_run.filter(|&status| status != 0 && !silent.is_empty());
+        let mut unheard = 0;
+        let ended = if let Some((reason, status)) = lost {
+            Ended::Lost { status, reason }
+        } else if let Some(status) =
+            first(|how| matches!(how, EndHow::Aborted(_)).then(|| code(*how)))
+        {
+            Ended::Aborted { status }
+        } else if let Some(status) =
+            first(|how| matches!(how, EndHow::Exited(_)).then(|| code(*how)))
+        {
+            Ended::Exited { status }
+        } else if workers > 0
+            && ends.iter().filter(|how| **how == EndHow::Finalized).count() >= workers
+        {
+            Ended::Finished
+        } else if let Some(status) = failed_run {
+            unheard = silent.len();
+            let reason = format!(
+                "{} {} died, and no process was left to record why",
+                if unheard == 1 { "rank" } else { "ranks" },
+                silent.join(", ")
+            );
+            Ended::Lost {
+                status: status.into(),
+                reason,
+            }
+        } else if let Some((run, status)) = run.and_then(|run| Some((run, run.status?))) {
+            Ended::Stopped {
+                status: status.into(),
+                signal: run.signal,
+            }
+        } else {
+            Ended::Unfinished
+        };
+        let is_left = |(rank, role): &(&ProcessNumber, &Role)| {
+            matches!(role, Role::Spare(_)) && !failed.contains(rank)
+        };
+        Outcome {
+            ended,
+            failures: failed.len() + unheard,
+            recoveries: recoveries
+                .iter()
+                .filter(|it| it.number != 0 && it.resumed_ns.is_some())
+                .count(),
+            spares_left: roles.iter().filter(is_left).count(),
+            unprotected,
+        }
+    }
+}
+
+impl Outcome {
+    /// The end of a job of which not all workers have recorded an end.
+    pub fn stopped_in_words(&self) -> String {
+        let Ended::Stopped { status, signal } = self.ended else {
+            return String::new();
+        };
+        match signal {
+            Some(signal) => format!(
+                "the job was ended by {} (status {status})",
+                signal_hook::low_level::signal_name(signal).unwrap_or("a signal")
+            ),
+            None => {
+                format!("the job ended with status {status}, and not all workers recorded an end")
+            }
+        }
+    }
+
+    /// The status that the job's processes have ended it with, if they have told.
+    pub fn status(&self) -> Option<i32> {
+        match &self.ended {
+            Ended::Finished => Some(0),
+            Ended::Exited { status }
+            | Ended::Aborted { status }
+            | Ended::Stopped { status, .. }
+            | Ended::Lost { status, .. } => Some(*status),
+            Ended::Unfinished => None,
+        }
+    }
+}
+
+fn code(how: EndHow) -> i32 {
+    match how {
+        EndHow::Exited(code) | EndHow::Aborted(code) => code,
+        EndHow::Finalized | EndHow::Released => 0,
+    }
+}

@@ -1,0 +1,304 @@
+//! What happened in each recovery.
+
+use crate::described::described;
+use crate::{CheckpointPoint, Event};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use understudy_formats::events::{Epoch, Kind, ProcessNumber, RecoveryStage, Role, Spare, Worker};
+
+/// A process that failed.
+#[derive(Debug, Serialize)]
+pub struct FailedRank {
+    #[serde(serialize_with = "described")]
+    pub rank: ProcessNumber,
+    /// Its part when it failed, if its file tells.
+    #[serde(serialize_with = "described")]
+    pub role: Option<Role>,
+    /// Of what it died, as the others found out.
+    pub cause: Option<String>,
+    pub last_sign_ns: Option<u64>,
+    /// When it killed itself on purpose, if it did.
+    pub killed_ns: Option<u64>,
+}
+
+/// A spare that took over.
+#[derive(Debug, Serialize)]
+pub struct TakeoverBy {
+    #[serde(serialize_with = "described")]
+    pub rank: ProcessNumber,
+    #[serde(serialize_with = "described")]
+    pub spare: Spare,
+    #[serde(serialize_with = "described")]
+    pub as_worker: Worker,
+    /// True for a process that was started when all spares were in use.
+    pub is_new: bool,
+}
+
+impl TakeoverBy {
+    /// The process in words.
+    pub fn process(&self) -> String {
+        match self.is_new {
+            true => format!("rank {}, a new process", self.rank),
+            false => format!("rank {} (spare {})", self.rank, self.spare),
+        }
+    }
+}
+
+/// A stage's duration over all ranks.
+#[derive(Debug, Serialize)]
+pub struct StageTime {
+    #[serde(serialize_with = "described")]
+    pub stage: RecoveryStage,
+    pub max_ns: u64,
+    /// The rank that took longest.
+    #[serde(serialize_with = "described")]
+    pub slowest: ProcessNumber,
+    pub ranks: usize,
+}
+
+/// One recovery; times are on the job's clock.
+#[derive(Debug, Default, Serialize)]
+pub struct Recovery {
+    pub number: u32,
+    pub failed: Vec<FailedRank>,
+    /// Time of the failure, as the process manager has measured it.
+    pub failed_ns: Option<u64>,
+    /// The first detection and what it came through.
+    pub detected_ns: Option<u64>,
+    #[serde(serialize_with = "described")]
+    pub detected_by: Option<ProcessNumber>,
+    pub error_class: Option<String>,
+    pub takeovers: Vec<TakeoverBy>,
+    /// The epoch the job went on from.
+    #[serde(serialize_with = "described")]
+    pub epoch: Option<Epoch>,
+    pub stages: Vec<StageTime>,
+    #[serde(serialize_with = "described")]
+    pub resumed: Vec<ProcessNumber>,
+    /// When the last rank was back in the program.
+    pub resumed_ns: Option<u64>,
+    /// Time that the user has lost, as the job has printed it.
+    pub failure_to_resume_ns: Option<u64>,
+    pub kill_to_resume_ns: Option<u64>,
+    /// Computing time of each worker that was repeated.
+    pub repeated_ns: Option<u64>,
+}
+
+fn number(kind: &Kind) -> Option<u32> {
+    match *kind {
+        Kind::FailureDetected { recovery, .. }
+        | Kind::Death { recovery, .. }
+        | Kind::Stage { recovery, .. }
+        | Kind::Takeover { recovery, .. }
+        | Kind::Resume { recovery, .. } => Some(recovery),
+        _ => None,
+    }
+}
+
+/// Collects the recoveries of a job, event by event.
+#[derive(Debug, Default)]
+pub(super) struct RecoveryCollector {
+    recoveries: BTreeMap<u32, Progress>,
+    ranks: BTreeMap<ProcessNumber, RankHistory>,
+    /// Spares that the job was started with.
+    spares: u32,
+}
+
+/// A recovery as far as it has come.
+#[derive(Debug)]
+struct Progress {
+    it: Recovery,
+    stages: BTreeMap<RecoveryStage, StageTime>,
+    failed: BTreeSet<ProcessNumber>,
+    /// Time of each rank's return, and the time since the failure.
+    returns: BTreeMap<ProcessNumber, (u64, u64)>,
+}
+
+/// The part and the records of a rank, for the case that the rank fails.
+#[derive(Debug, Default)]
+struct RankHistory {
+    role: Option<Role>,
+    last_sign_ns: Option<u64>,
+    killed_ns: Option<u64>,
+    /// The worker whose part the rank had, as others report its death.
+    worker: Option<Worker>,
+    cause: Option<String>,
+}
+
+impl RecoveryCollector {
+    pub fn add(&mut self, event: &Event) {
+        let own = self.ranks.entry(event.rank).or_default();
+        own.last_sign_ns = own.last_sign_ns.max(Some(event.at_ns));
+        match &event.kind {
+            Kind::Start { role, spares, .. } => {
+                own.role = Some(*role);
+                self.spares = self.spares.max(*spares);
+            }
+            Kind::Takeover { as_worker, .. } => own.role = Some(Role::Worker(*as_worker)),
+            Kind::Kill { .. } => own.killed_ns = own.killed_ns.max(Some(event.at_ns)),
+            Kind::Death {
+                rank,
+                worker,
+                cause,
+                ..
+            } => {
+                let dead = self.ranks.entry(*rank).or_default();
+                dead.worker.get_or_insert(*worker);
+                // Only processes of the same node may have seen the cause.
+                if cause != "unknown" {
+                    dead.cause.get_or_insert_with(|| cause.clone());
+                }
+            }
+            _ => {}
+        }
+        if let Some(number) = number(&event.kind) {
+            let progress = self.recoveries.entry(number);
+            let progress = progress.or_insert_with(|| Progress::new(number));
+            progress.add(event, self.spares);
+        }
+    }
+
+    /// The recoveries; `points` are the checkpoints of the job.
+    pub fn finish(self, points: &[CheckpointPoint]) -> Vec<Recovery> {
+        let Self {
+            recoveries, ranks, ..
+        } = self;
+        let finished = recoveries.into_values();
+        finished.map(|it| it.finish(&ranks, points)).collect()
+    }
+}
+
+impl Progress {
+    fn new(number: u32) -> Self {
+        Self {
+            it: Recovery {
+                number,
+                ..Recovery::default()
+            },
+            stages: BTreeMap::new(),
+            failed: BTreeSet::new(),
+            returns: BTreeMap::new(),
+        }
+    }
+
+    /// Adds an event of the job, which was started with so many spares.
+    fn add(&mut self, event: &Event, spares: u32) {
+        let it = &mut self.it;
+        match &event.kind {
+            Kind::FailureDetected {
+                failed: ranks, by, ..
+            } => {
+                self.failed.extend(ranks);
+                if it.detected_ns.is_none() {
+                    it.detected_ns = Some(event.at_ns);
+                    it.detected_by = Some(event.rank);
+                    it.error_class = Some(by.to_string());
+                }
+            }
+            Kind::Death { rank, .. } => drop(self.failed.insert(*rank)),
+            Kind::Stage { stage, ns, .. } => add_stage(&mut self.stages, *stage, event.rank, *ns),
+            Kind::Takeover {
+                from, as_worker, ..
+            } => {
+                it.takeovers.push(TakeoverBy {
+                    rank: event.rank,
+                    spare: *from,
+                    as_worker: *as_worker,
+                    is_new: from.0 >= spares,
+                });
+            }
+            Kind::Resume {
+                epoch, total_ns, ..
+            } => {
+                self.returns.insert(event.rank, (event.at_ns, *total_ns));
+                it.epoch = it.epoch.max(Some(*epoch));
+                it.resumed.push(event.rank);
+                it.resumed_ns = Some(event.at_ns);
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns the time at which the rank that printed the line about this recovery returned.
+    ///
+    /// The second number is the time since the failure. The rank with the lowest replaced worker
+    /// prints the line, or that of worker 0 if no worker was replaced.
+    fn reported_return(&self, ranks: &BTreeMap<ProcessNumber, RankHistory>) -> Option<(u64, u64)> {
+        let is_first = |rank: &ProcessNumber| {
+            let role = ranks.get(rank).and_then(|it| it.role);
+            role == Some(Role::Worker(Worker(0)))
+        };
+        let lowest = self.it.takeovers.iter().min_by_key(|by| by.as_worker);
+        let speaker = match lowest {
+            Some(by) => Some(by.rank),
+            None => self.returns.keys().copied().find(is_first),
+        };
+        self.returns.get(&speaker?).copied()
+    }
+
+    fn finish(
+        self,
+        ranks: &BTreeMap<ProcessNumber, RankHistory>,
+        points: &[CheckpointPoint],
+    ) -> Recovery {
+        let told = self
+            .reported_return(ranks)
+            .filter(|_| self.it.detected_ns.is_some());
+        let mut it = self.it;
+        it.failed_ns = told.map(|(at, total)| at.saturating_sub(total));
+        it.failure_to_resume_ns = told.map(|(_, total)| total);
+        it.stages = self.stages.into_values().collect();
+        it.failed = self
+            .failed
+            .into_iter()
+            .map(|rank| failed_rank(rank, ranks.get(&rank)))
+            .collect();
+        let killed = it.failed.iter().filter_map(|failed| failed.killed_ns).min();
+        let killed_to_resume = it.resumed_ns.zip(killed);
+        it.kill_to_resume_ns = killed_to_resume.map(|(to, from)| to.saturating_sub(from));
+        it.repeated_ns = repeated(&it, points);
+        it
+    }
+}
+
+/// Time from the last capture of the epoch that all returned to until the failure.
+fn repeated(it: &Recovery, points: &[CheckpointPoint]) -> Option<u64> {
+    let (epoch, detected) = (it.epoch?, it.detected_ns?);
+    let end = points.partition_point(|point| point.at_ns <= detected);
+    let point = points[..end].iter().rev().find(|it| it.epoch == epoch)?;
+    let cut = [point.last_ns, point.at_ns];
+    let cut = cut.into_iter().find(|at| *at <= detected)?;
+    Some(detected - cut)
+}
+
+fn add_stage(
+    stages: &mut BTreeMap<RecoveryStage, StageTime>,
+    stage: RecoveryStage,
+    rank: ProcessNumber,
+    ns: u64,
+) {
+    let entry = stages.entry(stage).or_insert(StageTime {
+        stage,
+        max_ns: ns,
+        slowest: rank,
+        ranks: 0,
+    });
+    entry.ranks += 1;
+    if ns > entry.max_ns {
+        (entry.max_ns, entry.slowest) = (ns, rank);
+    }
+}
+
+/// A rank fails once, and its file ends there.
+///
+/// The last part and record are those of the failure.
+fn failed_rank(rank: ProcessNumber, history: Option<&RankHistory>) -> FailedRank {
+    let part = |it: &RankHistory| it.role.or(it.worker.map(Role::Worker));
+    FailedRank {
+        rank,
+        role: history.and_then(part),
+        cause: history.and_then(|it| it.cause.clone()),
+        last_sign_ns: history.and_then(|it| it.last_sign_ns),
+        killed_ns: history.and_then(|it| it.killed_ns),
+    }
+}

@@ -1,0 +1,196 @@
+//! The report for people.
+
+use crate::event_lines;
+use crate::units::{bytes, count, time};
+use crate::{Checkpoints, Ended, FailedRank, Outcome, Recovery, Report, Summary};
+use std::fmt::Write;
+use std::io;
+
+/// Appends a line; writing to a `String` cannot fail.
+macro_rules! line {
+    ($out:expr, $($format:tt)*) => { let _ = writeln!($out, $($format)*); };
+}
+
+impl Report {
+    /// Writes the report for people, with or without the timeline.
+    ///
+    /// # Errors
+    /// Those of the output.
+    pub fn write(&self, out: &mut impl io::Write, with_timeline: bool) -> io::Result<()> {
+        if with_timeline {
+            event_lines::write(out, &self.timeline)?;
+        }
+        out.write_all(summary(self).as_bytes())
+    }
+}
+
+/// All of the report but the timeline.
+fn summary(report: &Report) -> String {
+    let mut out = String::new();
+    outcome(&mut out, &report.outcome);
+    let unfinished = report
+        .recoveries
+        .iter()
+        .filter(|it| it.resumed_ns.is_none())
+        .count();
+    let more = match unfinished {
+        0 => String::new(),
+        more => format!(", and {more} that did not complete"),
+    };
+    line!(
+        out,
+        "Recoveries: {}{more}",
+        report.recoveries.len() - unfinished
+    );
+    report
+        .recoveries
+        .iter()
+        .for_each(|recovery| one_recovery(&mut out, recovery));
+    checkpoints(&mut out, &report.checkpoints);
+    let torn = report.notes.iter().map(|note| format!("note: {note}"));
+    for text in torn.chain(
+        report
+            .problems
+            .iter()
+            .map(|problem| format!("PROBLEM: {problem}")),
+    ) {
+        line!(out, "{text}");
+    }
+    out
+}
+
+fn outcome(out: &mut String, it: &Outcome) {
+    let end = match &it.ended {
+        Ended::Finished => "all workers came to the end of MPI_Finalize".to_owned(),
+        Ended::Exited { status } => {
+            format!("a worker ended with status {status}, without MPI_Finalize")
+        }
+        Ended::Aborted { status } => format!("the job was ended with status {status}"),
+        Ended::Lost { status, reason } => format!("status {status}: {reason}"),
+        Ended::Stopped { .. } => it.stopped_in_words(),
+        Ended::Unfinished => {
+            "not all workers have told of an end: the job still runs, or was killed as a whole"
+                .to_owned()
+        }
+    };
+    line!(out, "Outcome: {end}");
+    let (failures, spares) = (
+        count(it.failures, "process failed", "processes failed"),
+        count(it.spares_left, "spare", "spares"),
+    );
+    line!(out, "  {failures}, {spares} left");
+    if let Some(why) = &it.unprotected {
+        line!(out, "  unprotected: {why}");
+    }
+}
+
+fn one_recovery(out: &mut String, it: &Recovery) {
+    line!(out, "\nRecovery {}", it.number);
+    it.failed
+        .iter()
+        .for_each(|failed| failed_rank(out, failed, it.detected_ns));
+    if let (Some(at), Some(rank), Some(class)) = (it.detected_ns, it.detected_by, &it.error_class) {
+        line!(
+            out,
+            "  detected     at {} s, first by rank {rank}: {class}",
+            seconds(at)
+        );
+    }
+    for by in &it.takeovers {
+        line!(
+            out,
+            "  taken over   worker {} by {}",
+            by.as_worker,
+            by.process()
+        );
+    }
+    if let (Some(at), Some(epoch)) = (it.resumed_ns, it.epoch) {
+        line!(
+            out,
+            "  resumed      at epoch {epoch}, at {} s, {}",
+            seconds(at),
+            count(it.resumed.len(), "rank", "ranks")
+        );
+    } else {
+        line!(out, "  resumed      never: the recovery did not complete");
+    }
+    for (name, duration) in [
+        ("failure to resume", it.failure_to_resume_ns),
+        ("kill to resume", it.kill_to_resume_ns),
+    ] {
+        if let Some(ns) = duration {
+            line!(out, "  {name:<18} {:>12}", time(ns));
+        }
+    }
+    if !it.stages.is_empty() {
+        line!(out, "  {:<18} {:>12}   slowest", "stage", "longest");
+    }
+    for stage in &it.stages {
+        let (name, longest) = (stage.stage, time(stage.max_ns));
+        line!(
+            out,
+            "    {name:<16} {longest:>12}   rank {}, of {}",
+            stage.slowest,
+            count(stage.ranks, "rank", "ranks")
+        );
+    }
+}
+
+fn failed_rank(out: &mut String, failed: &FailedRank, detected_ns: Option<u64>) {
+    let role = failed
+        .role
+        .map_or_else(|| "part unknown".to_owned(), |role| role.to_string());
+    let sign = match (failed.killed_ns, failed.last_sign_ns) {
+        (Some(at), _) => format!("killed at {} s", seconds(at)),
+        (None, Some(at)) => {
+            let before = detected_ns.map_or(0, |detected| detected.saturating_sub(at));
+            format!("last sign of life {} before the detection", time(before))
+        }
+        (None, None) => "left no event file".to_owned(),
+    };
+    let cause = failed
+        .cause
+        .as_ref()
+        .map_or_else(String::new, |cause| format!(", died of {cause}"));
+    line!(
+        out,
+        "  failed       rank {} ({role}){cause}, {sign}",
+        failed.rank
+    );
+}
+
+fn checkpoints(out: &mut String, it: &Checkpoints) {
+    let last = it
+        .last_committed
+        .map_or_else(|| "none".to_owned(), |epoch| epoch.to_string());
+    line!(
+        out,
+        "\nCheckpoints: {} cut, {} committed, last committed epoch {last}",
+        it.cut,
+        it.committed
+    );
+    quantity(out, "captured", &it.capture_bytes, bytes);
+    quantity(out, "scan", &it.scan_ns, time);
+    quantity(out, "copy", &it.copy_ns, time);
+    quantity(out, "shipped", &it.ship_bytes, bytes);
+    quantity(out, "left out", &it.alike_pages, |pages| {
+        count(pages as usize, "page", "pages")
+    });
+    quantity(out, "ship", &it.ship_ns, time);
+    quantity(out, "cut to commit", &it.commit_ns, time);
+}
+
+fn quantity(out: &mut String, name: &str, it: &Summary, show: fn(u64) -> String) {
+    if let Some(rank) = it.max_rank {
+        let (mean, max, total) = (show(it.mean()), show(it.max), show(it.total));
+        line!(
+            out,
+            "  {name:<14} mean {mean:>10}   max {max:>10} (rank {rank})   total {total:>10} in {}",
+            it.count
+        );
+    }
+}
+
+fn seconds(ns: u64) -> String {
+    format!("{:.6}", ns as f64 / 1e9)
+}

@@ -1,0 +1,217 @@
+//! Simulated runs over seeds, beside the results of the equations.
+
+use crate::model::{self, Expected};
+use crate::{Failures, Grid, Local, Run, Setting, global, local};
+use serde::Serialize;
+
+/// Machines of a [`series`].
+const SIZES: usize = 10;
+
+/// Results of a way of rolling back.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Values {
+    pub failures: f64,
+    /// Tasks that are computed again.
+    pub recomputed: f64,
+    pub energy_j: f64,
+    /// Seconds of the whole run.
+    pub time_s: f64,
+}
+
+impl Values {
+    fn new(run: &Run, joules: f64) -> Self {
+        Self {
+            failures: run.failures as f64,
+            recomputed: run.recomputed,
+            energy_j: run.recomputed * joules,
+            time_s: run.time,
+        }
+    }
+
+    /// Each value of both, combined.
+    fn with(self, other: Self, combine: impl Fn(f64, f64) -> f64) -> Self {
+        Self {
+            failures: combine(self.failures, other.failures),
+            recomputed: combine(self.recomputed, other.recomputed),
+            energy_j: combine(self.energy_j, other.energy_j),
+            time_s: combine(self.time_s, other.time_s),
+        }
+    }
+}
+
+/// Values of one way of rolling back.
+///
+/// They are means over all seeds, standard deviations, and results of the equations.
+#[derive(Debug, Serialize)]
+pub struct Strategy {
+    #[serde(flatten)]
+    pub mean: Values,
+    pub deviation: Values,
+    /// Expected values; `None` if the run never ends by the equations.
+    pub expected: Option<Values>,
+}
+
+impl Strategy {
+    fn new(runs: &[Run], joules: f64, expected: Option<Values>) -> Self {
+        let count = runs.len() as f64;
+        let values = || runs.iter().map(|run| Values::new(run, joules));
+        let sum = values().fold(Values::default(), |sum, it| sum.with(it, |a, b| a + b));
+        let mean = sum.with(sum, |sum, _| sum / count);
+        let squares = values().fold(Values::default(), |sum, it| {
+            sum.with(it.with(mean, |it, mean| (it - mean).powi(2)), |a, b| a + b)
+        });
+        Self {
+            mean,
+            deviation: squares.with(squares, |sum, _| (sum / (count - 1.0).max(1.0)).sqrt()),
+            expected,
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+pub struct Strategies {
+    /// `None`: it never ends.
+    pub global: Option<Strategy>,
+    pub log: Strategy,
+    pub dataflow: Strategy,
+}
+
+/// All runs of one machine.
+#[derive(Debug, Serialize)]
+pub struct Simulation {
+    pub nodes: usize,
+    iterations: u32,
+    every: u32,
+    seeds: u64,
+    pub undisturbed_s: f64,
+    pub strategies: Strategies,
+}
+
+/// Runs of all seeds; `joules` is the energy of a task.
+pub fn simulate(setting: &Setting, seeds: u64, joules: f64) -> Simulation {
+    let nodes = setting.grid.nodes();
+    let (mut all, mut log, mut flow) = (Vec::new(), Vec::new(), Vec::new());
+    for seed in 0..seeds {
+        let failures = Failures::new(seed, nodes, setting.node_mtbf);
+        let Local {
+            log: by_log,
+            data_flow,
+        } = local(setting, failures.clone());
+        all.extend(global(setting, failures));
+        log.push(by_log);
+        flow.push(data_flow);
+    }
+    let expected = model::expected(setting);
+    let of = |recomputed: fn(&Expected) -> f64| {
+        expected.map(|it| Values {
+            failures: it.failures,
+            recomputed: recomputed(&it),
+            energy_j: recomputed(&it) * joules,
+            time_s: it.time,
+        })
+    };
+    let strategy = |runs: &[Run], recomputed| Strategy::new(runs, joules, of(recomputed));
+    Simulation {
+        nodes,
+        iterations: setting.iterations,
+        every: setting.every,
+        seeds,
+        undisturbed_s: f64::from(setting.iterations) * setting.task,
+        strategies: Strategies {
+            global: (!all.is_empty()).then(|| strategy(&all, |it| it.global)),
+            log: strategy(&log, |it| it.log),
+            dataflow: strategy(&flow, |it| it.data_flow),
+        },
+    }
+}
+
+/// Machines of the same shape, a tenth of the size to all of it.
+pub fn series(setting: &Setting, seeds: u64, joules: f64) -> Vec<Simulation> {
+    let mut grids: Vec<Grid> = (1..=SIZES)
+        .map(|tenths| part(setting.grid, tenths))
+        .collect();
+    grids.dedup();
+    let settings = grids.into_iter().map(|grid| Setting { grid, ..*setting });
+    settings
+        .map(|setting| simulate(&setting, seeds, joules))
+        .collect()
+}
+
+/// Returns a grid of some tenths of the nodes, of one node at least.
+fn part(grid: Grid, tenths: usize) -> Grid {
+    let share = tenths as f64 / SIZES as f64;
+    let scaled = |length: usize, share: f64| ((length as f64 * share).round() as usize).max(1);
+    if grid.is_chain() {
+        Grid::chain(scaled(grid.nodes(), share))
+    } else {
+        Grid {
+            width: scaled(grid.width, share.sqrt()),
+            height: scaled(grid.height, share.sqrt()),
+        }
+    }
+}
+
+impl Simulation {
+    /// Returns a table of all values.
+    ///
+    /// Each value has a row, each way of rolling back a column.
+    pub fn text(&self) -> String {
+        let Strategies {
+            global,
+            log,
+            dataflow,
+        } = &self.strategies;
+        let columns = [global.as_ref(), Some(log), Some(dataflow)];
+        let row = |what: &str, digits: usize, value: fn(&Values) -> f64| {
+            let cell = |it: &Option<&Strategy>| match it {
+                None => format!("{:>34}", "never ends"),
+                Some(it) => {
+                    let number = |values: &Values| number(value(values), digits);
+                    let known = it.expected.as_ref().map_or_else(|| "-".to_owned(), number);
+                    format!(
+                        "{:>12} ± {:<8} ({known:>8})",
+                        number(&it.mean),
+                        number(&it.deviation)
+                    )
+                }
+            };
+            let cells: String = columns.iter().map(cell).collect();
+            format!("{what:<20}{cells}\n")
+        };
+        let mut text = format!(
+            "{} nodes, {} iterations, a checkpoint after every {}; means of {} runs ± their \
+             deviation (what the equations give)\n\n\
+             {:<20}{:>34}{:>34}{:>34}\n{}{}{}{}\nWithout failures it takes {:.0} s.\n",
+            self.nodes,
+            self.iterations,
+            self.every,
+            self.seeds,
+            "",
+            "global",
+            "log",
+            "dataflow",
+            row("failures", 1, |it| it.failures),
+            row("tasks computed again", 1, |it| it.recomputed),
+            row("their energy, J", 0, |it| it.energy_j),
+            row("time, s", 0, |it| it.time_s),
+            self.undisturbed_s,
+        );
+        if global.is_none() {
+            let every = self.every;
+            text += &format!(
+                "With global rollback it never ends: hardly any section of {every} iterations is free \
+                 of failures.\n"
+            );
+        }
+        text
+    }
+}
+
+/// Fits into eight characters.
+fn number(value: f64, digits: usize) -> String {
+    if value < 1e7 {
+        format!("{value:.*}", if value < 1e5 { digits } else { 0 })
+    } else {
+        format!("{value:.2e}")
+    }
+}
