@@ -14,12 +14,11 @@ const TOP: f64 = 46.0;
 const BAND: f64 = 26.0;
 const STEP: f64 = 38.0;
 
-/// Bars are light enough for dark words; what stands beside them is grey, or what the reader's system asks for.
-const STYLE: &str = "\
-text{font:13px system-ui,sans-serif;fill:#57606a}.in{fill:#14181d}.dead{fill:#cf222e;font-weight:bold}.end{text-anchor:end}\
-.compute{fill:#9fd08c}.cut{fill:#5aa9e6}.recovery{fill:#f2a65a}.wait{fill:#c4ccd4}\
-.line{stroke:#8b949e;stroke-dasharray:4 3}.back{stroke:#cf222e;fill:none;stroke-width:1.5}\
-@media(prefers-color-scheme:dark){text{fill:#c9d1d9}.in{fill:#14181d}.dead{fill:#ff7b72}.back{stroke:#ff7b72}}";
+/// Bars are light enough for dark words; what stands beside them is grey, or what the reader's
+/// system asks for.
+const STYLE: &str = "text{font:13px \
+    system-ui,sans-serif;fill:#57606a}.in{fill:#14181d}.dead{fill:#cf222e;font-weight:bold}.end{text-anchor:end}.compute{fill:#9fd08c}.cut{fill:#5aa9e6}.recovery{fill:#f2a65a}.wait{fill:#c4ccd4}.line{stroke:#8b949e;stroke-dasharray:4 \
+    3}.back{stroke:#cf222e;fill:none;stroke-width:1.5}@media(prefers-color-scheme:dark){text{fill:#c9d1d9}.in{fill:#14181d}.dead{fill:#ff7b72}.back{stroke:#ff7b72}}";
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -91,14 +90,15 @@ impl<'a> Drawing<'a> {
         let failed = it.failed[0].rank;
         let by = it.takeovers.first().expect("a spare took the part");
         let what = format!(
-            "Rank {failed} is killed; all go back to epoch {}, and rank {}, a spare, goes on as worker {}",
+            "Rank {failed} is killed; all go back to epoch {}, and rank {}, a spare, goes on as \
+             worker {}",
             it.epoch.expect("an epoch"),
             by.rank,
             by.as_worker.0
         );
         let mut out = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {}\" role=\"img\" aria-label=\"{what}\">\
-             <title>{what}</title><style>{STYLE}</style>\n",
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {}\" role=\"img\" \
+             aria-label=\"{what}\"><title>{what}</title><style>{STYLE}</style>\n",
             bottom + 64.0
         );
         for (row, (rank, role)) in self.ranks.iter().enumerate() {
@@ -144,7 +144,8 @@ impl<'a> Drawing<'a> {
         let epoch = it.epoch.expect("an epoch");
         let _ = writeln!(
             out,
-            "<path class=\"line\" d=\"M{cut:.1} {} V{bottom:.1}\"/><path class=\"back\" d=\"M{resumed:.1} {y} H{:.1} m7 -4 l-7 4 l7 4\"/>",
+            "<path class=\"line\" d=\"M{cut:.1} {} V{bottom:.1}\"/><path class=\"back\" \
+             d=\"M{resumed:.1} {y} H{:.1} m7 -4 l-7 4 l7 4\"/>",
             TOP - 22.0,
             cut + 2.0,
             y = TOP - 10.0
@@ -182,7 +183,8 @@ impl<'a> Drawing<'a> {
         let (x, width) = (self.x(from), self.x(to) - self.x(from));
         let _ = writeln!(
             out,
-            "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{BAND}\"/>"
+            "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" \
+             height=\"{BAND}\"/>"
         );
     }
 

@@ -79,7 +79,8 @@ fn every_command_has_a_man_page_that_says_how_it_ends() {
 #[test]
 fn bash_understands_its_completions() {
     let script = understudy(&["completions", "bash"]).stdout;
-    let check = "source /dev/stdin; COMP_WORDS=(understudy eve); COMP_CWORD=1; _understudy understudy eve understudy; echo \"${COMPREPLY[@]}\"";
+    let check = "source /dev/stdin; COMP_WORDS=(understudy eve); COMP_CWORD=1; _understudy \
+        understudy eve understudy; echo \"${COMPREPLY[@]}\"";
     let mut bash = Command::new("bash")
         .args(["-c", check])
         .stdin(Stdio::piped())

@@ -292,7 +292,8 @@ fn over_tcp_a_token_is_wanted_and_jobs_of_others_are_not_seen() {
     let mut first = daemon.remote(TOKENS[0]).expect("knows a token");
     assert_eq!(register(&mut first, "job", 4, "b"), Answer::Welcome);
     assert!(
-        matches!(daemon.remote("not a token of this daemon"), Err(ClientError::Closed(why)) if why == "wrong token")
+        matches!(daemon.remote("not a token of this daemon"), Err(ClientError::Closed(why)) if why == "wrong \
+            token")
     );
     let mut second = daemon.remote(TOKENS[1]).expect("knows another token");
     assert_eq!(status(&mut second), []);
@@ -361,7 +362,8 @@ fn another_user_is_turned_away() {
     let directory = private_directory();
     chown(directory.path(), Some(NOBODY), None).expect("given away");
     let program = directory.path().join("ckptd");
-    // By another process: a file that a fork of this one holds open for writing cannot be executed (ETXTBSY).
+    // By another process: a file that a fork of this one holds open for writing cannot be executed
+    // (ETXTBSY).
     let copied = Command::new("cp")
         .arg(env!("CARGO_BIN_EXE_ckptd"))
         .arg(&program)

@@ -1,4 +1,5 @@
-//! Random bytes through what `make fuzz` drives for longer and with more insight: nothing panics, and nothing allocates what bytes only claim.
+//! Random bytes through what `make fuzz` drives for longer and with more insight: nothing panics,
+//! and nothing allocates what bytes only claim.
 
 use fuzz::{epochs, events, watch};
 use proptest::collection::vec;

@@ -57,7 +57,8 @@ fn json_of(dir: &Path) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// More pages than a section of the file has: a table that all have at the same place, one that two have at different ones, and own data.
+/// More pages than a section of the file has: a table that all have at the same place, one that two
+/// have at different ones, and own data.
 #[test]
 fn pages_that_other_workers_have_are_counted_by_content() {
     let dir = tempfile::tempdir().unwrap();

@@ -111,9 +111,10 @@ fn journals_are_added_up_by_place() {
         assert!(text.contains(words), "no\n{words}in\n{text}");
     }
     let page = understudy(&["report", dir.path().to_str().unwrap()]);
-    assert!(
-        page.contains("<td>9</td><td>800 B</td><td>53.3%</td><td>MPI_Recv</td><td class=\"place\">read+0x8 (a)</td>")
-    );
+    assert!(page.contains(
+        "<td>9</td><td>800 B</td><td>53.3%</td><td>MPI_Recv</td><td \
+            class=\"place\">read+0x8 (a)</td>"
+    ));
     assert!(page.contains("&lt;b&gt;"));
 }
 

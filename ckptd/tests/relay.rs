@@ -26,7 +26,8 @@ fn last_cut(path: &Path) -> u64 {
     u64::from_le_bytes(read(path).unwrap().try_into().unwrap())
 }
 
-/// One job whose writer is killed `kills` times at random moments; returns the number of real kills.
+/// One job whose writer is killed `kills` times at random moments; returns the number of real
+/// kills.
 fn job_with_kills(random: &mut Random, length: u64, kills: u64, rollbacks: u64) -> u64 {
     let dir = tempfile::tempdir().unwrap();
     let cuts = cut_file(dir.path());

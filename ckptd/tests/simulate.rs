@@ -33,7 +33,9 @@ fn the_papers_machines_come_out_as_its_equations_say() {
         ("1000", 75_758.0, 75.8, 278.0, 10_909.0, 0.1),
     ] {
         let found = json(&format!("simulate --grid {grid} --seeds 200 --json"));
-        // The simulator's own tests know exact values; the equations hold where failures are rare. Who fails while it waits for another's recovery has lost nothing, but the equations count failures of the whole run.
+        // The simulator's own tests know exact values; the equations hold where failures are rare.
+        // Who fails while it waits for another's recovery has lost nothing, but the equations count
+        // failures of the whole run.
         let computing = found["undisturbed_s"].as_f64().unwrap() / time;
         for (name, tasks, counted) in [
             ("global", global, 1.0),

@@ -4,10 +4,12 @@ use super::sums;
 use understudy_formats::epochs::format::{Damage, Decoder, Encoder, SECTION_PAGES};
 use understudy_formats::pages::PAGE_SIZE;
 
-/// What may be allocated at once, whatever the file claims: a section, and what is written of it again.
+/// What may be allocated at once, whatever the file claims: a section, and what is written of it
+/// again.
 pub const MOST: usize = 4 << 20;
 
-/// Takes the bytes behind the first one, which says whether checksums are put right, for an epoch's file. What can be read as a whole can be written again.
+/// Takes the bytes behind the first one, which says whether checksums are put right, for an epoch's
+/// file. What can be read as a whole can be written again.
 pub fn drive(bytes: &[u8]) {
     let Some((&how, bytes)) = bytes.split_first() else {
         return;

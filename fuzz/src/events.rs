@@ -1,4 +1,5 @@
-//! The reader of event files, the one that follows them while they are written, and the report, under any bytes.
+//! The reader of event files, the one that follows them while they are written, and the report,
+//! under any bytes.
 
 use super::sums;
 use std::path::Path;
@@ -10,8 +11,9 @@ use understudy_report::{Job, Live, Report};
 /// What may be allocated at once.
 pub const MOST: usize = 16 * understudy_formats::events::MAX_PAYLOAD;
 
-/// Takes the bytes behind the first two for event files. The first one says how many ranks there are, and whether checksums are put right; the
-/// second where the follower finds the end of the file first.
+/// Takes the bytes behind the first two for event files. The first one says how many ranks there
+/// are, and whether checksums are put right; the second where the follower finds the end of the
+/// file first.
 pub fn drive(bytes: &[u8]) {
     let [how, cut, bytes @ ..] = bytes else {
         return;

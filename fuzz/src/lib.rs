@@ -1,4 +1,5 @@
-//! What the fuzz targets do with their bytes. `ckptd/tests/fuzzed.rs` does the same with random ones, so that it is compiled and run with all tests.
+//! What the fuzz targets do with their bytes. `ckptd/tests/fuzzed.rs` does the same with random
+//! ones, so that it is compiled and run with all tests.
 
 pub mod epochs;
 pub mod events;

@@ -1,4 +1,5 @@
-//! Right magics, versions and checksums in bytes that are otherwise as they come: nothing behind a checksum would ever be reached without.
+//! Right magics, versions and checksums in bytes that are otherwise as they come: nothing behind a
+//! checksum would ever be reached without.
 //!
 //! Everything is put right in place, so that a fuzzer's bytes stay where it has put them.
 

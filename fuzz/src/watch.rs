@@ -1,4 +1,5 @@
-//! An allocator that notes how much is asked for at once: nobody may allocate what bytes only claim.
+//! An allocator that notes how much is asked for at once: nobody may allocate what bytes only
+//! claim.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};

@@ -2,8 +2,8 @@
 
 use understudy_wire::{Answer, Ask, Decoder, HEAD, MAX_PAYLOAD, encode};
 
-/// Feeds the bytes behind the first one, in pieces whose length the first one says. A message that comes out must come out again
-/// when it is sent on.
+/// Feeds the bytes behind the first one, in pieces whose length the first one says. A message that
+/// comes out must come out again when it is sent on.
 pub fn drive(bytes: &[u8]) {
     let Some((&piece, bytes)) = bytes.split_first() else {
         return;

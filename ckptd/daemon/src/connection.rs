@@ -1,4 +1,5 @@
-//! One client: its socket, what it has sent so far, what is still to be sent to it, and until when it must do something.
+//! One client: its socket, what it has sent so far, what is still to be sent to it, and until when
+//! it must do something.
 
 use super::service::{Reply, Service, Who};
 use std::io::{self, Read, Write};
@@ -322,7 +323,8 @@ fn response(figures: Option<String>) -> Vec<u8> {
     };
     let length = body.len();
     let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: \
+         {length}\r\nConnection: close\r\n\r\n"
     );
     (head + &body).into_bytes()
 }

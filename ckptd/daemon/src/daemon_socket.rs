@@ -1,7 +1,8 @@
 //! Where the daemon's socket lies, and who may have it.
 //!
-//! The socket (mode 0600) lies in a directory of the own user that nobody else can enter (0700); a file beside it is locked as long as the daemon
-//! lives, so there is one daemon for each socket. Who has the lock may remove a socket that an earlier daemon has left behind.
+//! The socket (mode 0600) lies in a directory of the own user that nobody else can enter (0700); a
+//! file beside it is locked as long as the daemon lives, so there is one daemon for each socket.
+//! Who has the lock may remove a socket that an earlier daemon has left behind.
 
 use crate::StartError;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
@@ -72,7 +73,8 @@ pub(super) fn take_socket(path: &Path) -> Result<Socket, StartError> {
     Ok(socket)
 }
 
-/// Makes the directory if it is missing; refuses one that others could change, or that is somewhere else.
+/// Makes the directory if it is missing; refuses one that others could change, or that is somewhere
+/// else.
 fn private_directory(path: &Path) -> Result<(), StartError> {
     match Directory::make(path) {
         Ok(_) => Ok(()),

@@ -1,4 +1,5 @@
-//! Clients that send anything, for the fuzz target `daemon` and for a test: connections and service without the loop around them.
+//! Clients that send anything, for the fuzz target `daemon` and for a test: connections and service
+//! without the loop around them.
 
 use super::connection::{Connection, Goes, Stream};
 use super::service::{Service, Who};
@@ -18,7 +19,8 @@ struct Client {
     answers: Decoder,
 }
 
-/// Lets clients do what the bytes say, two by two: what who does, and with how much of what follows.
+/// Lets clients do what the bytes say, two by two: what who does, and with how much of what
+/// follows.
 pub fn drive(mut bytes: &[u8]) {
     let mut service = Service::new(Rules::default(), 1, vec![b"0123456789abcdef".to_vec()]);
     let mut clients: [Option<Client>; CLIENTS] = [const { None }; CLIENTS];

@@ -12,7 +12,8 @@ pub(super) struct Counters {
     pub(super) playing: u64,
     pub(super) wanted: u64,
     pub(super) refused: u64,
-    /// Clients that were turned away: another user, a wrong token, no protocol of ours, too slow, too many.
+    /// Clients that were turned away: another user, a wrong token, no protocol of ours, too slow,
+    /// too many.
     pub(super) turned_away: u64,
     pub(super) removed: u64,
     /// Spares that jobs were allowed to start.

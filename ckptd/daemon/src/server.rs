@@ -59,7 +59,8 @@ impl Options {
     }
 }
 
-/// Serves until a signal ends it (SIGTERM, SIGINT), or the end of standard input where that is wanted. Writes a line to `ready` for each address when it can be used.
+/// Serves until a signal ends it (SIGTERM, SIGINT), or the end of standard input where that is
+/// wanted. Writes a line to `ready` for each address when it can be used.
 pub fn serve(options: &Options, ready: &mut dyn Write) -> Result<(), StartError> {
     options.check()?;
     let tokens = match &options.token_file {

@@ -160,7 +160,8 @@ impl Service {
         }))
     }
 
-    /// What a registered spare says. One whose ticket is not in force any more (it was silent for too long) is to connect anew.
+    /// What a registered spare says. One whose ticket is not in force any more (it was silent for
+    /// too long) is to connect anew.
     fn of_spare(
         &mut self,
         spare: &Option<(JobKey, Ticket)>,
@@ -237,7 +238,8 @@ impl Service {
         metrics::text(&self.pools, &self.counters, connections)
     }
 
-    /// All jobs of a realm; with fewer events if the message would be too long, and with fewer jobs if that does not help.
+    /// All jobs of a realm; with fewer events if the message would be too long, and with fewer jobs
+    /// if that does not help.
     fn status(&self, realm: u32) -> Answer {
         let of_realm = self.rings.jobs().filter(|(key, _)| key.realm == realm);
         let mut status: Vec<JobStatus> = of_realm

@@ -1,4 +1,5 @@
-//! Random histories of pools in simulated time. A failure shows the shortest history that leads to it; `POOL_SEED=N` repeats a run.
+//! Random histories of pools in simulated time. A failure shows the shortest history that leads to
+//! it; `POOL_SEED=N` repeats a run.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

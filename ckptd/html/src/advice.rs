@@ -12,7 +12,8 @@ const POINTS: u32 = 60;
 /// Expected time lost to checkpoints and failures, by interval.
 pub fn plot(report: &Report, mtbf: Duration) -> Markup {
     let Some(costs) = report.costs.filter(|costs| costs.pause_ns > 0) else {
-        return html! { p { "There was no checkpoint after the first, so what one costs is not known." } };
+        return html! { p { "There was no checkpoint after the first, so what one costs is not \
+        known." } };
     };
     let (cost, mtbf) = (costs.pause_ns as f64 / 1e9, mtbf.as_secs_f64());
     let recovery = costs.recovery_ns as f64 / 1e9;
@@ -46,7 +47,8 @@ pub fn plot(report: &Report, mtbf: Duration) -> Markup {
     html! {
         p {
             "A checkpoint has cost " (time(costs.pause_ns)) " (the slowest worker, in the mean of " (costs.checkpoints)
-            "). With a failure every " (show(mtbf)) " the best interval is " strong { (show(best)) } " (Daly), and "
+            "). With a failure every " (show(mtbf)) " the best interval is " strong { (show(best)) } " \
+                (Daly), and "
             (share(overhead(best))) " of the time is lost"
             @if let Some(used) = used {
                 "; with that of this job, " (show(used)) ", it is " (share(overhead(used)))

@@ -1,4 +1,5 @@
-//! What all drawings share. Horizontal places are in percent and everything else in pixels, so that text keeps its size on any screen.
+//! What all drawings share. Horizontal places are in percent and everything else in pixels, so that
+//! text keeps its size on any screen.
 
 use maud::{Markup, html};
 

@@ -131,13 +131,15 @@ pub fn facts(report: &Report, facts: &Facts) -> Markup {
             dd {
                 @match status(report) {
                     Some(status) => (status),
-                    None => "unknown: the job was started by other means than understudy run, and not all workers have told of an end",
+                    None => "unknown: the job was started by other means than understudy run, and \
+                        not all workers have told of an end",
                 }
                 @if let Some(signal) = signal { (signal) }
             }
             dt { "Processes" }
             dd {
-                (count(facts.workers, "worker", "workers")) " and " (count(facts.spares, "spare", "spares")) ", "
+                (count(facts.workers, "worker", "workers")) " and " (count(facts.spares, "spare", "spares")) ", \
+                    "
                 (left)
             }
             dt { "Hosts" } dd { (facts.hosts_with_ranks()) }

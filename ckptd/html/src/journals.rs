@@ -12,12 +12,14 @@ pub fn journals(report: &Report, facts: &Facts) -> Markup {
     let (table, rows) = (&report.journals, &facts.replays);
     html! {
         @if rows.is_empty() && table.is_none() {
-            p { "No journal was recorded (UNDERSTUDY_STATIC=replay or UNDERSTUDY_REHEARSE=all records one)." }
+            p { "No journal was recorded (UNDERSTUDY_STATIC=replay or UNDERSTUDY_REHEARSE=all \
+                records one)." }
         }
         @if !rows.is_empty() {
             div.wide {
                 table.numbers {
-                    thead { tr { th { "worker" } th { "journal" } th { "rehearsal" } th { "pages that differ" } } }
+                    thead { tr { th { "worker" } th { "journal" } th { "rehearsal" } th { "pages \
+                        that differ" } } }
                     tbody { @for row in rows { tr { @for (column, cell) in row.iter().enumerate() { td.place[column > 1] { (cell) } } } } }
                 }
             }
@@ -32,9 +34,11 @@ fn calls(it: &JournalTable) -> Markup {
     html! {
         h3 { "By call site" }
         p {
-            "The journals of " (count(it.workers, "worker", "workers")) " hold " (count(it.total.count, "call", "calls")) " in " (bytes(it.total.bytes))
+            "The journals of " (count(it.workers, "worker", "workers")) " hold " (count(it.total.count, "call", "calls")) " \
+                in " (bytes(it.total.bytes))
             ", compressed " (bytes(it.kept)) "."
-            @if it.not_kept > 0 { " " (it.not_kept) " of them are not kept: they were too long, or were not needed." }
+            @if it.not_kept > 0 { " " (it.not_kept) " of them are not kept: they were too long, \
+                or were not needed." }
         }
         div.wide {
             table.numbers {
@@ -47,7 +51,8 @@ fn calls(it: &JournalTable) -> Markup {
                         }
                     }
                     @if others.count > 0 {
-                        tr { td { (others.count) } td { (bytes(others.bytes)) } td { (share(others.bytes)) } td { "all others" } td {} }
+                        tr { td { (others.count) } td { (bytes(others.bytes)) } td { (share(others.bytes)) } td { "all \
+                            others" } td {} }
                     }
                 }
             }

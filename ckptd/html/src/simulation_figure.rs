@@ -1,4 +1,5 @@
-//! `-o`: recomputed tasks, energy saved and run time over the number of nodes (figures 6a to 6c of the paper).
+//! `-o`: recomputed tasks, energy saved and run time over the number of nodes (figures 6a to 6c of
+//! the paper).
 //!
 //! A picture that stands alone, so its colours are in it; any program that shows SVG can read them.
 

@@ -13,7 +13,8 @@ pub fn survival(report: &Report, facts: &Facts) -> Markup {
         p { "With these settings and hosts, the following would have ended the job:" }
         ul { @for line in lines(facts) { li { (line) } } }
         @if let Some(gap) = longest_gap(&report.checkpoints.points, facts.end_ns) {
-            p { "A failure at the worst moment would have cost " (time(gap)) " of computing, the longest time without a checkpoint." }
+            p { "A failure at the worst moment would have cost " (time(gap)) " of computing, the \
+                longest time without a checkpoint." }
         }
     }
 }
@@ -51,7 +52,8 @@ fn together(copies: &str) -> String {
     }
 }
 
-/// What the loss of a node would have meant. `at_home`: copies in the domain of their own worker, as `N of W`.
+/// What the loss of a node would have meant. `at_home`: copies in the domain of their own worker,
+/// as `N of W`.
 fn nodes(facts: &Facts, at_home: &str) -> String {
     let hosts = facts.host_names();
     match hosts.first() {

@@ -33,7 +33,8 @@ pub fn timeline(rows: &[Row], canvas: &Canvas, what: &str) -> Markup {
                     (band(canvas, lane, doing, y))
                 }
                 @if let Some(died) = row.died.filter(|_| is_there(row)) {
-                    text.died x=(percent(died, from, to)) y=(y + LABEL + 14) { "✕" title { "rank " (row.rank) " died at " (seconds(died)) } }
+                    text.died x=(percent(died, from, to)) y=(y + LABEL + 14) { "✕" title { "rank " (row.rank) " \
+                        died at " (seconds(died)) } }
                 }
             }
         }
@@ -130,7 +131,8 @@ fn legend(shown: &[(&Row, &Lane)], has_deaths: bool) -> Markup {
                 li { span class={"swatch " (doing.name())} { (doing.mark().unwrap_or("")) } (doing.meaning()) }
             }
             @if !short.is_empty() {
-                li { "A low bar: the share of the time that many short stretches take, at least one pixel" }
+                li { "A low bar: the share of the time that many short stretches take, at least \
+                    one pixel" }
             }
             @if has_deaths {
                 li { span.died { "✕" } " the process died" }

@@ -9,7 +9,8 @@ use understudy_pmi::is_of_a_launcher;
 /// A text of the system, as bytes.
 pub type Text = Vec<u8>;
 
-/// Beginnings of names of variables that tell of the host where the job is started, and not of the job.
+/// Beginnings of names of variables that tell of the host where the job is started, and not of the
+/// job.
 const OF_HOST: [&str; 4] = ["HOSTNAME", "SSH_", "XDG_", "DBUS_"];
 
 /// The environment of the job, for hosts that have another one.

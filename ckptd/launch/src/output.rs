@@ -43,7 +43,8 @@ impl Output {
         Ok(Output { to, is_open: true })
     }
 
-    /// Writes all of this. Where that is impossible, nothing that comes later is written either: there are no holes.
+    /// Writes all of this. Where that is impossible, nothing that comes later is written either:
+    /// there are no holes.
     pub fn write(&mut self, bytes: &[u8]) {
         if !self.is_open {
             return;
@@ -58,8 +59,8 @@ impl Output {
     }
 }
 
-/// Passes on what a process writes; tells when all that write there have closed it, relays among them, with how many bytes have come by
-/// its standard output.
+/// Passes on what a process writes; tells when all that write there have closed it, relays among
+/// them, with how many bytes have come by its standard output.
 ///
 /// # Errors
 /// Those of starting a thread; nothing is told then.
@@ -91,7 +92,8 @@ fn pass_on(mut from: impl Read, to: BorrowedFd<'_>) -> u64 {
     written
 }
 
-/// Writes all of this, also to a descriptor that does not block: ssh(1) makes it such a one for all that share it.
+/// Writes all of this, also to a descriptor that does not block: ssh(1) makes it such a one for all
+/// that share it.
 fn write(to: &mut (impl Write + AsFd), mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match to.write(bytes) {

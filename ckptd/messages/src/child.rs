@@ -20,7 +20,8 @@ pub struct ChildProgram {
 pub struct ChildStart {
     /// By which it is known from now on.
     pub id: u64,
-    /// Equal when a worker that has gone back starts it again: what it has printed is not printed twice.
+    /// Equal when a worker that has gone back starts it again: what it has printed is not printed
+    /// twice.
     pub name: String,
     pub program: ChildProgram,
     /// Must be in its environment.

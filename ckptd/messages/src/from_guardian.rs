@@ -17,7 +17,8 @@ pub enum FromGuardian {
         number: ProcessNumber,
         call: Call,
     },
-    /// After [`crate::Hello::Guardian`], and before [`FromGuardian::Told`]: what is known of a process.
+    /// After [`crate::Hello::Guardian`], and before [`FromGuardian::Told`]: what is known of a
+    /// process.
     Has(Has),
     Told,
 }
@@ -35,7 +36,8 @@ impl Call {
     pub const DESCRIPTORS: usize = 3;
 }
 
-/// What a guardian has of a process that it has started. Comes with the descriptors of the calls, and then the files.
+/// What a guardian has of a process that it has started. Comes with the descriptors of the calls,
+/// and then the files.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Encode, Decode)]
 pub struct Has {
     pub number: ProcessNumber,

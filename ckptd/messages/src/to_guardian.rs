@@ -19,7 +19,8 @@ pub enum ToGuardian {
     Leave {
         status: i32,
     },
-    /// With the files that `from` had handed over, a copy of this worker, before it ended with this status: `heir` gets them, and they are to outlive it.
+    /// With the files that `from` had handed over, a copy of this worker, before it ended with this
+    /// status: `heir` gets them, and they are to outlive it.
     Inherit {
         heir: ProcessNumber,
         from: ProcessNumber,
@@ -34,6 +35,7 @@ pub enum ToGuardian {
     GoesOn,
     /// No other manager can take this one's place.
     IsLast,
-    /// Start a process that the program has asked for, with the descriptor that its MPI library needs, if that needs one.
+    /// Start a process that the program has asked for, with the descriptor that its MPI library
+    /// needs, if that needs one.
     StartChild(ChildStart),
 }

@@ -6,11 +6,13 @@ use understudy_numbers::{Generation, ProcessNumber, Worker};
 /// What a process says.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 pub enum ToManager {
-    /// MPI is as before `MPI_Init`, for this generation; for any, if this process has not been in one: it is a spare until it is.
+    /// MPI is as before `MPI_Init`, for this generation; for any, if this process has not been in
+    /// one: it is a spare until it is.
     Ready {
         generation: Generation,
     },
-    /// This worker goes on with the program in this generation: if it is protected, all can go back to an epoch.
+    /// This worker goes on with the program in this generation: if it is protected, all can go back
+    /// to an epoch.
     Running {
         generation: Generation,
     },
@@ -22,7 +24,8 @@ pub enum ToManager {
     AtEnd {
         generation: Generation,
     },
-    /// With files that have copies of this worker and of its partners: they are to outlive this process. Said to the guardian first, as the next.
+    /// With files that have copies of this worker and of its partners: they are to outlive this
+    /// process. Said to the guardian first, as the next.
     Keeps {
         worker: Worker,
     },
@@ -50,7 +53,8 @@ pub enum ToManager {
         worker: Worker,
         number: u64,
     },
-    /// Those that it has started up to this time are behind a cut of which it does not know yet whether it counts.
+    /// Those that it has started up to this time are behind a cut of which it does not know yet
+    /// whether it counts.
     Captured {
         worker: Worker,
         number: u64,

@@ -6,7 +6,8 @@ use understudy_numbers::{Generation, ProcessNumber, Rank};
 /// What the manager says to a process.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 pub enum ToProcess {
-    /// Its guardian's answer: its end of the line to the manager, as a descriptor that comes with this.
+    /// Its guardian's answer: its end of the line to the manager, as a descriptor that comes with
+    /// this.
     Line,
     /// Its page, as a descriptor that comes with this; so many workers were started on this node.
     Page { workers: u32 },
@@ -27,14 +28,16 @@ pub enum ToProcess {
         failed_at: Option<u64>,
         /// For the MPI library's environment: names and values.
         variables: Vec<(String, String)>,
-        /// The variable that tells the number of the descriptor that comes with this message, if one does.
+        /// The variable that tells the number of the descriptor that comes with this message, if
+        /// one does.
         descriptor: Option<String>,
         /// What this one has left has come before, or comes at once ([`ToProcess::Inherit`]).
         heir_of: Option<ProcessNumber>,
     },
     /// Which spares should take the parts of these processes, which have died?
     Ask { fallen: Vec<ProcessNumber> },
-    /// With the files that a dead process has handed over: its number, and its status as wait(2) tells it. The guardian's word.
+    /// With the files that a dead process has handed over: its number, and its status as wait(2)
+    /// tells it. The guardian's word.
     Inherit { from: ProcessNumber, status: i32 },
     /// The answer to [`crate::ToManager::Look`], in a file that comes with this: [`Boards`].
     Shown { id: u64 },
@@ -42,5 +45,6 @@ pub enum ToProcess {
     End,
 }
 
-/// What workers show: the bytes of each one's file, none if it has no file; or why that cannot be read.
+/// What workers show: the bytes of each one's file, none if it has no file; or why that cannot be
+/// read.
 pub type Boards = Vec<Result<Vec<u8>, String>>;

@@ -20,7 +20,8 @@ pub struct Identity {
     pub descriptor: Option<OwnedFd>,
 }
 
-/// Variables of the launcher that has started this process, of which its ranks must not hear; those of MCA are settings.
+/// Variables of the launcher that has started this process, of which its ranks must not hear; those
+/// of MCA are settings.
 const OF_LAUNCHERS: [&str; 10] = [
     "PMIX_",
     "PMI_",
@@ -45,7 +46,8 @@ pub fn is_of_a_launcher(name: &OsStr) -> bool {
             .any(|start| name.starts_with(start.as_bytes()))
 }
 
-/// Makes the process that `command` starts a rank, by its environment and the descriptor that it needs.
+/// Makes the process that `command` starts a rank, by its environment and the descriptor that it
+/// needs.
 pub fn adopt(command: &mut Command, identity: Identity) {
     let explicit: BTreeMap<OsString, Option<OsString>> = command
         .get_envs()

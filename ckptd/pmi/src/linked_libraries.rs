@@ -63,7 +63,8 @@ mod tests {
 
     #[test]
     fn listings_are_read() {
-        let listing = "\tlinux-vdso.so.1 (0x7ff)\n\tlibmpi.so.40 => /a dir/libmpi.so.40 (0x00007f)\n\tlibx.so => not found\n";
+        let listing = "\tlinux-vdso.so.1 (0x7ff)\n\tlibmpi.so.40 => /a dir/libmpi.so.40 \
+            (0x00007f)\n\tlibx.so => not found\n";
         let found = read(listing);
         let library = |name: &str, path: Option<&str>| Library {
             name: name.to_owned(),

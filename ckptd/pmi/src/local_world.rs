@@ -14,10 +14,12 @@ pub struct LocalWorld {
 }
 
 impl LocalWorld {
-    /// Starts the processes of all ranks of this node; `command` makes each, with its output and whatever it needs besides its identity.
+    /// Starts the processes of all ranks of this node; `command` makes each, with its output and
+    /// whatever it needs besides its identity.
     ///
     /// # Errors
-    /// Those of [`Server::identity`]; [`Error::System`] if a process cannot be started. Those that have been started are killed then.
+    /// Those of [`Server::identity`]; [`Error::System`] if a process cannot be started. Those that
+    /// have been started are killed then.
     pub fn start(
         server: &Server,
         generation: &Namespace,
@@ -65,7 +67,8 @@ impl LocalWorld {
         &self.ended
     }
 
-    /// Waits until all have ended, or one of them badly, or time is over. Whether all have ended well.
+    /// Waits until all have ended, or one of them badly, or time is over. Whether all have ended
+    /// well.
     pub fn wait(&mut self, most: Duration) -> bool {
         let until = Instant::now() + most;
         loop {

@@ -76,9 +76,11 @@ impl Mpi {
         })
     }
 
-    /// The directory that it is installed in, if its data are found there: that of a wheel, say, which may lie anywhere.
+    /// The directory that it is installed in, if its data are found there: that of a wheel, say,
+    /// which may lie anywhere.
     ///
-    /// Open MPI and libpmix look for their files where they were built to be installed, unless told otherwise (OPAL_PREFIX, PMIX_PREFIX).
+    /// Open MPI and libpmix look for their files where they were built to be installed, unless told
+    /// otherwise (OPAL_PREFIX, PMIX_PREFIX).
     pub fn prefix(&self) -> Option<&Path> {
         let prefix = self.library.parent()?.parent()?;
         prefix.join("share/openmpi").is_dir().then_some(prefix)

@@ -5,7 +5,8 @@ use bincode::{Decode, Encode};
 use std::borrow::Borrow;
 use std::fmt;
 
-/// What no other generation of any job on these nodes is called: MPI libraries name shared memory after it.
+/// What no other generation of any job on these nodes is called: MPI libraries name shared memory
+/// after it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Encode, Decode)]
 pub struct Name(String);
 
@@ -23,7 +24,8 @@ impl Name {
         Ok(Name(format!("{job}.{number}")))
     }
 
-    /// The namespace of processes that a rank of this one has asked for, on this host of the job's; a host does not give numbers twice.
+    /// The namespace of processes that a rank of this one has asked for, on this host of the job's;
+    /// a host does not give numbers twice.
     pub fn child(&self, host: usize, number: u32) -> Name {
         Name(format!("{self}.{host}-{number}"))
     }

@@ -41,7 +41,8 @@ impl Namespace {
         })
     }
 
-    /// Which of the programs that were started together this rank is of (MPI_APPNUM; MPI 4.1, 11.10.3).
+    /// Which of the programs that were started together this rank is of (MPI_APPNUM; MPI 4.1,
+    /// 11.10.3).
     pub fn program(&self, rank: Rank) -> u32 {
         let of_programs = self.spawned.iter().flat_map(|spawned| &spawned.of_programs);
         let ends = of_programs.scan(0, |end, processes| {

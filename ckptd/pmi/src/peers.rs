@@ -1,7 +1,8 @@
 //! What the servers of several nodes ask of each other.
 //!
-//! A server knows the processes of its node only. What it needs of others, it hands to its [`Peers`], with an [`Answer`] to fill in: whoever
-//! drives the daemon sends it there, and answers when all have come.
+//! A server knows the processes of its node only. What it needs of others, it hands to its
+//! [`Peers`], with an [`Answer`] to fill in: whoever drives the daemon sends it there, and answers
+//! when all have come.
 
 use crate::{Name, Preput};
 use bincode::{Decode, Encode};
@@ -77,7 +78,8 @@ pub struct Fence {
     pub purpose: Purpose,
     /// Who takes part, of all nodes.
     pub members: Members,
-    /// How many of these members there were before for this: with them it tells which fence of another node is the same.
+    /// How many of these members there were before for this: with them it tells which fence of
+    /// another node is the same.
     pub number: u64,
     /// What this node's ranks bring, for all others.
     pub bytes: Vec<u8>,

@@ -83,7 +83,8 @@ impl Placement {
         format!("raw:{}", lists.join(";"))
     }
 
-    /// `(vector,(0,2,3))`: blocks of first host, hosts, and ranks of each (PMI-1's PMI_process_mapping).
+    /// `(vector,(0,2,3))`: blocks of first host, hosts, and ranks of each (PMI-1's
+    /// PMI_process_mapping).
     pub fn process_mapping(&self) -> String {
         let mut blocks: Vec<(usize, usize, usize)> = Vec::new();
         for run in self.of_rank.chunk_by(|a, b| a == b) {

@@ -27,7 +27,8 @@ pub struct ServerSettings {
 
 /// Variables that make the order of MPICH's reductions independent of the placement of ranks.
 ///
-/// By default the order depends on which ranks share a node, which may differ in a later generation.
+/// By default the order depends on which ranks share a node, which may differ in a later
+/// generation.
 pub const PLACELESS: &[(&str, &str)] = &[
     ("MPIR_CVAR_DEVICE_COLLECTIVES", "percoll"),
     ("MPIR_CVAR_ALLREDUCE_DEVICE_COLLECTIVE", "0"),

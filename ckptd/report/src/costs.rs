@@ -6,7 +6,8 @@ use understudy_formats::events::{Epoch, Kind};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Costs {
-    /// How long a checkpoint has kept the slowest worker, in the mean of all but the first, which copies everything.
+    /// How long a checkpoint has kept the slowest worker, in the mean of all but the first, which
+    /// copies everything.
     pub pause_ns: u64,
     /// Checkpoints that this is about.
     pub checkpoints: u64,

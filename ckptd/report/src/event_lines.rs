@@ -145,8 +145,8 @@ fn what(kind: &Kind) -> String {
             replay_ns,
             phase_ns,
         } => format!(
-            "the set-up phase of worker {worker} was replayed from a log of {} in {} instead of {}: \
-             {different} of {} differ{}",
+            "the set-up phase of worker {worker} was replayed from a log of {} in {} instead of \
+             {}: {different} of {} differ{}",
             bytes(*journal),
             time(*replay_ns),
             time(*phase_ns),

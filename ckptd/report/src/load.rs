@@ -24,12 +24,13 @@ pub enum LoadError {
     #[error("{dir}: {source}. Give the directory the job was told to write its events to.")]
     Directory { dir: PathBuf, source: io::Error },
     #[error(
-        "{0}: no event files (rank-N.events). Run the job with its event directory set to this one, or give the right \
-         one."
+        "{0}: no event files (rank-N.events). Run the job with its event directory set to this \
+         one, or give the right one."
     )]
     Empty(PathBuf),
     #[error(
-        "{dir}: no event file is usable:\n{}\nUse the understudy program of the version the job ran with.",
+        "{dir}: no event file is usable:\n{}\nUse the understudy program of the version the job \
+         ran with.",
         problems.join("\n")
     )]
     Nothing { dir: PathBuf, problems: Vec<String> },
@@ -185,7 +186,8 @@ impl Job {
         if jobs.len() > 1 {
             let names = jobs.into_iter().collect::<Vec<_>>().join(", ");
             self.problems.push(format!(
-                "the files are of different jobs ({names}); give every job an event directory of its own"
+                "the files are of different jobs ({names}); give every job an event directory of \
+                 its own"
             ));
         }
     }
@@ -213,7 +215,8 @@ impl Job {
         };
         if !missing.is_empty() {
             self.problems.push(format!(
-                "{}{more}: missing, of the files of {}; was the directory not the same for all nodes?",
+                "{}{more}: missing, of the files of {}; was the directory not the same for all \
+                 nodes?",
                 missing[..missing.len().min(MISSING_LISTED)].join(", "),
                 count(size, "process", "processes")
             ));

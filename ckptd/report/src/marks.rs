@@ -46,15 +46,18 @@ impl MarkRow {
                 way: MarkWay::Reverse,
                 ..
             } => Some(
-                "copies of it were kept: for want of trust in its function or of a holder, for an epoch on disk, or for parity",
+                "copies of it were kept: for want of trust in its function or of a holder, for an \
+                 epoch on disk, or for parity",
             ),
             Self { captures: 0, .. } => Some(
-                "no checkpoint was taken at the point after it, but elsewhere, where its content may still be needed",
+                "no checkpoint was taken at the point after it, but elsewhere, where its content \
+                 may still be needed",
             ),
             Self {
                 held_pages: 1.., ..
             } => Some(
-                "nothing was written there between two checkpoints, so only memory of the copies was saved",
+                "nothing was written there between two checkpoints, so only memory of the copies \
+                 was saved",
             ),
             _ => Some("nothing has ever been written there"),
         }
@@ -76,7 +79,8 @@ pub struct MarkSavings {
     /// Recomputations after recoveries, of all processes, and how long the longest took.
     pub recomputations: u64,
     pub longest_ns: u64,
-    /// How often survivors have undone steps, how long that took at most, and how often it was in vain.
+    /// How often survivors have undone steps, how long that took at most, and how often it was in
+    /// vain.
     pub reversals: u64,
     pub longest_reversal_ns: u64,
     pub failed_reversals: u64,
@@ -163,7 +167,8 @@ impl MarkCollector {
 }
 
 impl MarkSavings {
-    /// The part of the pages, and so of the copying and sending, that checkpoints are without: 0 to 1.
+    /// The part of the pages, and so of the copying and sending, that checkpoints are without: 0 to
+    /// 1.
     pub fn share(&self) -> f64 {
         let all = self.saved_pages.saturating_add(self.captured_pages);
         if all == 0 {

@@ -1,4 +1,5 @@
-//! What `understudy run` writes beside the event files: the command as it was given, and how the job ended.
+//! What `understudy run` writes beside the event files: the command as it was given, and how the
+//! job ended.
 
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
@@ -25,7 +26,8 @@ pub struct RunRecord {
 }
 
 impl RunRecord {
-    /// Writes the record, in place of an earlier one. A command line may hold what only its user is to read: mode 0600.
+    /// Writes the record, in place of an earlier one. A command line may hold what only its user is
+    /// to read: mode 0600.
     ///
     /// # Errors
     /// Those of the file system.
@@ -33,7 +35,8 @@ impl RunRecord {
         create_anew(&dir.join(FILE))?.write_all(&serde_json::to_vec_pretty(self)?)
     }
 
-    /// The record of the job whose event files lie there and begin at `began_ns`; a job that was started by other means has none.
+    /// The record of the job whose event files lie there and begin at `began_ns`; a job that was
+    /// started by other means has none.
     pub fn of_job(dir: &Path, began_ns: u64) -> Option<Self> {
         let record: Self = serde_json::from_reader(open_regular(&dir.join(FILE)).ok()?).ok()?;
         let is_its = (record.started_ns..=record.ended_ns.unwrap_or(u64::MAX)).contains(&began_ns);

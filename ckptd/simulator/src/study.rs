@@ -199,8 +199,8 @@ impl Simulation {
         if global.is_none() {
             let every = self.every;
             text += &format!(
-                "With global rollback it never ends: hardly any section of {every} iterations is free \
-                 of failures.\n"
+                "With global rollback it never ends: hardly any section of {every} iterations is \
+                 free of failures.\n"
             );
         }
         text

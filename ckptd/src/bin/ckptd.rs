@@ -32,27 +32,34 @@ const SERVE_STATUSES: &str = "Exit status:\n  \
 enum Command {
     /// Forward one rank's output so that every byte shows exactly once.
     ///
-    /// Started by understudy's preloaded library, one per rank, with these descriptors: 3 and 4, the
-    /// read ends of the pipes that are the rank's standard output and standard error (either may be
-    /// closed); 1 and 2, where to forward them. Ends when both pipes have ended, not by a signal.
+    /// Started by understudy's preloaded library, one per rank, with these descriptors: 3 and 4,
+    /// the read ends of the pipes that are the rank's standard output and standard error (either
+    /// may be closed); 1 and 2, where to forward them. Ends when both pipes have ended, not by a
+    /// signal.
     Relay {
-        /// The file shared with the rank, made if missing (in a memory file system such as /dev/shm).
+        /// The file shared with the rank, made if missing (in a memory file system such as
+        /// /dev/shm).
         #[arg(long, value_name = "PATH")]
         ledger: PathBuf,
     },
     /// Keep the pools of spares of this node's jobs, until SIGTERM.
     ///
-    /// Jobs find it by UNDERSTUDY_CKPTD, the path of its socket or tcp:ADDRESS:PORT, and do without it when it is not there. Prints a line
-    /// for each address when it is ready. What happens is logged on standard error (UNDERSTUDY_LOG, default info).
+    /// Jobs find it by UNDERSTUDY_CKPTD, the path of its socket or tcp:ADDRESS:PORT, and do without
+    /// it when it is not there. Prints a line for each address when it is ready. What happens is
+    /// logged on standard error (UNDERSTUDY_LOG, default info).
     #[command(after_help = SERVE_STATUSES)]
     Serve(Serve),
-    /// Start a program on this node, or on several, and be the process manager of its MPI library, without mpirun.
+    /// Start a program on this node, or on several, and be the process manager of its MPI library,
+    /// without mpirun.
     ///
-    /// When a process dies, all others initialise MPI anew, together with a spare or a new process in its place.
+    /// When a process dies, all others initialise MPI anew, together with a spare or a new process
+    /// in its place.
     Launch(Launch),
-    /// Stand between a launcher and a process of a program, and start that process anew when it is needed.
+    /// Stand between a launcher and a process of a program, and start that process anew when it is
+    /// needed.
     ///
-    /// Started by understudy's preloaded library in place of each process that a launcher has started.
+    /// Started by understudy's preloaded library in place of each process that a launcher has
+    /// started.
     #[command(hide = true)]
     Guardian {
         /// The program's file.
@@ -91,8 +98,8 @@ enum Command {
 
 #[derive(clap::Args)]
 struct Serve {
-    /// Where its socket is made, in a directory with mode 0700 [default: $XDG_RUNTIME_DIR/understudy/ckptd.socket, or
-    /// /tmp/understudy-UID/ckptd.socket].
+    /// Where its socket is made, in a directory with mode 0700 [default:
+    /// $XDG_RUNTIME_DIR/understudy/ckptd.socket, or /tmp/understudy-UID/ckptd.socket].
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
 
@@ -100,7 +107,8 @@ struct Serve {
     #[arg(long, value_name = "ADDRESS:PORT", requires = "token_file")]
     listen: Option<SocketAddr>,
 
-    /// Tokens, one of at least 16 characters in each line (mode 0600). Clients with different tokens do not see each other's jobs.
+    /// Tokens, one of at least 16 characters in each line (mode 0600). Clients with different
+    /// tokens do not see each other's jobs.
     #[arg(long, value_name = "FILE", requires = "listen")]
     token_file: Option<PathBuf>,
 
@@ -108,8 +116,8 @@ struct Serve {
     #[arg(long, value_name = "127.0.0.1:PORT")]
     metrics: Option<SocketAddr>,
 
-    /// Let jobs have new spares started in place of used ones (UNDERSTUDY_REPLENISH) only as long as all jobs together have fewer
-    /// idle ones than this.
+    /// Let jobs have new spares started in place of used ones (UNDERSTUDY_REPLENISH) only as long
+    /// as all jobs together have fewer idle ones than this.
     #[arg(long, value_name = "COUNT")]
     most_spares: Option<u32>,
 
@@ -136,7 +144,8 @@ struct Launch {
     #[arg(long, value_name = "FILE")]
     mpi: Option<PathBuf>,
 
-    /// Where processes run, as for mpirun: `a:4,b:4` has four slots on each of two hosts. Workers come first, then spares.
+    /// Where processes run, as for mpirun: `a:4,b:4` has four slots on each of two hosts. Workers
+    /// come first, then spares.
     #[arg(long, value_name = "HOSTS")]
     host: Vec<String>,
 
@@ -144,7 +153,8 @@ struct Launch {
     #[arg(long, value_name = "FILE", conflicts_with = "host")]
     hostfile: Option<PathBuf>,
 
-    /// How ranks are dealt out to hosts: `slot` fills one after the other, `node` gives one to each in turn.
+    /// How ranks are dealt out to hosts: `slot` fills one after the other, `node` gives one to each
+    /// in turn.
     #[arg(long, value_name = "WHAT", default_value = "slot")]
     map_by: By,
 

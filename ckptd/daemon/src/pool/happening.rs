@@ -7,7 +7,8 @@ use understudy_numbers::{ProcessNumber, Worker};
 pub enum Happening {
     /// A spare has come.
     Registered { rank: ProcessNumber },
-    /// A spare has gone by itself, alive: the job has ended, or the daemon's client was closed in order.
+    /// A spare has gone by itself, alive: the job has ended, or the daemon's client was closed in
+    /// order.
     Left { rank: ProcessNumber },
     /// A spare is dead: it was silent for too long, or its connection has broken.
     Died { rank: ProcessNumber, silent: bool },

@@ -7,8 +7,8 @@ use understudy_wire::spares::{Need, Spare};
 /// How good a spare is for a part; less is better.
 type Rating = (bool, u8, u32, ProcessNumber);
 
-/// A domain in which a worker has died comes last; then what is near the first copy: its host, its domain, others; then the host with the least
-/// load; then the lowest rank.
+/// A domain in which a worker has died comes last; then what is near the first copy: its host, its
+/// domain, others; then the host with the least load; then the lowest rank.
 fn rating(spare: &Spare, need: &Need, failed: &[&str], load: u32) -> Rating {
     let distance = match need.copies.first() {
         Some(copy) if copy.domain != spare.domain => 2,
@@ -24,7 +24,8 @@ fn rating(spare: &Spare, need: &Need, failed: &[&str], load: u32) -> Rating {
     )
 }
 
-/// The rank for each need, as far as there are spares. `load` is that of the hosts, and grows with every part given out.
+/// The rank for each need, as far as there are spares. `load` is that of the hosts, and grows with
+/// every part given out.
 pub(super) fn choose(
     idle: &[&Spare],
     needs: &[Need],

@@ -326,7 +326,8 @@ impl Job {
         members.chain([wanted]).flatten().min()
     }
 
-    /// Workers of each host that the spares there have told of, and parts that were given out there.
+    /// Workers of each host that the spares there have told of, and parts that were given out
+    /// there.
     pub(super) fn load(&self) -> BTreeMap<String, u32> {
         let mut load = BTreeMap::<String, u32>::new();
         for member in self.members.values() {

@@ -17,7 +17,8 @@ pub struct Pools {
 }
 
 impl Pools {
-    /// No jobs yet. Tokens count from `first_token`, which should differ from one daemon to the next.
+    /// No jobs yet. Tokens count from `first_token`, which should differ from one daemon to the
+    /// next.
     pub fn new(rules: Rules, first_token: u64) -> Self {
         Self {
             rules,
@@ -34,8 +35,8 @@ impl Pools {
         self.jobs.get(key)
     }
 
-    /// A spare comes into the pool of its job; the first one makes the job. Coming again with the same process id replaces the
-    /// old ticket: the connection was lost, not the spare.
+    /// A spare comes into the pool of its job; the first one makes the job. Coming again with the
+    /// same process id replaces the old ticket: the connection was lost, not the spare.
     pub fn register(
         &mut self,
         now: Duration,
@@ -86,7 +87,8 @@ impl Pools {
         self.known(key)?.leave(now, &rules, ticket)
     }
 
-    /// A spare is dead, as its connection or its node tells. A ticket that has been replaced is nobody's.
+    /// A spare is dead, as its connection or its node tells. A ticket that has been replaced is
+    /// nobody's.
     pub fn lost(
         &mut self,
         now: Duration,
@@ -97,7 +99,8 @@ impl Pools {
         self.known(key)?.lost(now, &rules, ticket)
     }
 
-    /// Spares for the parts of dead workers, in the order of `needs`, as far as there are any. Rounds of a job grow.
+    /// Spares for the parts of dead workers, in the order of `needs`, as far as there are any.
+    /// Rounds of a job grow.
     pub fn lease(
         &mut self,
         now: Duration,
@@ -126,8 +129,9 @@ impl Pools {
         self.known(key)?.give_back(token)
     }
 
-    /// How many spares a job may have started that has `spares` idle ones and wants `aim`: as many as are missing, as far as all jobs
-    /// together may have them. A job that is not known here yet has the same right.
+    /// How many spares a job may have started that has `spares` idle ones and wants `aim`: as many
+    /// as are missing, as far as all jobs together may have them. A job that is not known here yet
+    /// has the same right.
     pub fn may_start(&self, key: &JobKey, spares: u32, aim: u32) -> u32 {
         let others = self.jobs.iter().filter(|(other, _)| *other != key);
         let idle: usize = others.map(|(_, job)| job.spares().count()).sum();
@@ -144,7 +148,8 @@ impl Pools {
         self.jobs.remove(key).is_some()
     }
 
-    /// Does what is due: marks the silent as dead, takes leases back that nobody has confirmed, and asks for spares where there are too few.
+    /// Does what is due: marks the silent as dead, takes leases back that nobody has confirmed, and
+    /// asks for spares where there are too few.
     pub fn tick(&mut self, now: Duration) -> Vec<(JobKey, Vec<Happening>)> {
         let rules = self.rules;
         let due = self
@@ -159,7 +164,8 @@ impl Pools {
         self.jobs.values().filter_map(Job::next_deadline).min()
     }
 
-    /// How busy each host is: workers that spares have told of, and parts that spares have been given, of all jobs.
+    /// How busy each host is: workers that spares have told of, and parts that spares have been
+    /// given, of all jobs.
     fn load(&self) -> BTreeMap<String, u32> {
         let mut load = BTreeMap::new();
         for job in self.jobs.values() {

@@ -5,7 +5,8 @@ use std::time::Duration;
 /// A job, as the daemon tells jobs apart.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobKey {
-    /// Whose it is: jobs of different realms do not know of each other. 0 is the own user on this node, others are the tokens.
+    /// Whose it is: jobs of different realms do not know of each other. 0 is the own user on this
+    /// node, others are the tokens.
     pub realm: u32,
     /// The launcher's name of it.
     pub name: String,

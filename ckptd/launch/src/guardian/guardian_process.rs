@@ -1,8 +1,10 @@
 //! The guardian: what a launcher sees of a process of the program.
 //!
-//! Launchers end a job when one of its processes is killed. They have started guardians, which are not: a guardian starts the process, passes
-//! on its output and the launcher's signals, tells the job's manager how it ends, and starts another one when the manager asks for that.
-//! If the guardian is killed, so are its processes. If the manager dies, guardians start another one, and tell that what they have.
+//! Launchers end a job when one of its processes is killed. They have started guardians, which are
+//! not: a guardian starts the process, passes on its output and the launcher's signals, tells the
+//! job's manager how it ends, and starts another one when the manager asks for that. If the
+//! guardian is killed, so are its processes. If the manager dies, guardians start another one, and
+//! tell that what they have.
 
 use super::input::Input;
 use super::memory_kills::MemoryKills;
@@ -69,7 +71,8 @@ pub struct GuardianProcess {
     /// Where threads tell of the end of a process's output, and where that is heard.
     pub(super) closing: Arc<Line>,
     pub(super) closed: Source<Line>,
-    /// Managers that this process has started; one of several nodes' ends when nobody holds its standard input.
+    /// Managers that this process has started; one of several nodes' ends when nobody holds its
+    /// standard input.
     pub(super) managers: Vec<Child>,
     /// No other one can take its place.
     pub(super) is_last: bool,

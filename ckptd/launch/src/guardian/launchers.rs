@@ -39,7 +39,8 @@ pub struct Launcher {
     meetings: &'static [(&'static str, Meeting)],
 }
 
-/// Open MPI's (and `starter`), MPICH's, and Slurm's srun. A launcher may have been started by one that stands behind it here.
+/// Open MPI's (and `starter`), MPICH's, and Slurm's srun. A launcher may have been started by one
+/// that stands behind it here.
 const LAUNCHERS: [Launcher; 3] = [
     Launcher {
         job: JobName::Variable("PMIX_NAMESPACE"),
@@ -59,7 +60,8 @@ const LAUNCHERS: [Launcher; 3] = [
         local_rank: "MPI_LOCALRANKID",
         meetings: &[("PMI_FD", Meeting::Pmi1)],
     },
-    // srun(1), "OUTPUT ENVIRONMENT VARIABLES". A batch script has SLURM_NTASKS as well, but is not in such a step.
+    // srun(1), "OUTPUT ENVIRONMENT VARIABLES". A batch script has SLURM_NTASKS as well, but is not
+    // in such a step.
     Launcher {
         job: JobName::Step("SLURM_JOB_ID", "SLURM_STEP_ID"),
         rank: "SLURM_PROCID",

@@ -1,7 +1,8 @@
-//! Where the nodes of a job find its leader that a launcher of an MPI library's has started: by that launcher's own key-value store.
+//! Where the nodes of a job find its leader that a launcher of an MPI library's has started: by
+//! that launcher's own key-value store.
 //!
-//! All ranks come to the meeting. `ckptd meet` is a client of PMIx for a moment, in a process of its own, since the launcher's libpmix has threads
-//! and state that stay.
+//! All ranks come to the meeting. `ckptd meet` is a client of PMIx for a moment, in a process of
+//! its own, since the launcher's libpmix has threads and state that stay.
 
 use super::launchers::Meeting;
 use crate::Error;

@@ -1,4 +1,5 @@
-//! Signals that the launcher has sent to all ranks, for processes that have come later or gone back to before them.
+//! Signals that the launcher has sent to all ranks, for processes that have come later or gone back
+//! to before them.
 
 use rustix::io::{pread, pwrite};
 use std::io;

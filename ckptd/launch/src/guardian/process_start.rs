@@ -22,7 +22,8 @@ use understudy_wire::line::{Ended, FromGuardian, Killer, LAUNCHERS, LINE, PID_NA
 const NOT_STARTED: i32 = 71;
 
 impl GuardianProcess {
-    /// Starts a process of the program, which does not outlive this one. One that cannot be started has ended at once.
+    /// Starts a process of the program, which does not outlive this one. One that cannot be started
+    /// has ended at once.
     pub fn start(&mut self, number: ProcessNumber, anew: bool) {
         self.wards().retain(|before| before.number != number);
         let ending = match self.asked {

@@ -25,7 +25,8 @@ impl Program {
     }
 }
 
-/// What is to be preloaded into the program, and was not into this process: a profiler, say, whose report this one must not be in.
+/// What is to be preloaded into the program, and was not into this process: a profiler, say, whose
+/// report this one must not be in.
 fn preloaded() -> OsString {
     std::env::var_os(PRELOADED).unwrap_or_default()
 }

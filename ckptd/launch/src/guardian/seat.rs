@@ -96,8 +96,9 @@ impl Seat {
         self.local_size == self.size
     }
 
-    /// A line to the job's manager on this node, which is started if there is none, and is then this process's child. If the job has several nodes,
-    /// the first process of each starts it; all come to the meeting, and call the job as the first does.
+    /// A line to the job's manager on this node, which is started if there is none, and is then
+    /// this process's child. If the job has several nodes, the first process of each starts it; all
+    /// come to the meeting, and call the job as the first does.
     ///
     /// # Errors
     /// What stands in the way of the directory, or of a process in it.
@@ -175,8 +176,8 @@ impl Seat {
         Ok((line, Some(manager)))
     }
 
-    /// A line to another manager when one has died; it is started if there is none. An error of the line: that has died, too. `None` if the job is
-    /// over: its directory is gone.
+    /// A line to another manager when one has died; it is started if there is none. An error of the
+    /// line: that has died, too. `None` if the job is over: its directory is gone.
     ///
     /// # Errors
     /// As [`call`](Self::call).
@@ -205,7 +206,8 @@ impl Seat {
         Ok(path.exists().then_some((directory, lock)))
     }
 
-    /// Ends the job for want of a manager: removes what it has left on this node. False if that has been done.
+    /// Ends the job for want of a manager: removes what it has left on this node. False if that has
+    /// been done.
     ///
     /// # Errors
     /// Those of the directory.
@@ -229,7 +231,8 @@ impl Seat {
         Listener::new(&directory, Socket::Guardian(self.rank)).map_err(what())
     }
 
-    /// Removes what a job of the same name has left that was killed with its manager: before it was requeued, say, or in a container.
+    /// Removes what a job of the same name has left that was killed with its manager: before it was
+    /// requeued, say, or in a container.
     fn clear(&self, directory: &Directory) {
         let lives = |rank| Line::call(directory.path(), Socket::Guardian(rank)).is_ok();
         let names = directory.names();

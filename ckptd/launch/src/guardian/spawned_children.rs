@@ -1,7 +1,9 @@
-//! Processes that the program has asked for (`MPI_Comm_spawn`; MPI 4.1, 11.8), as the guardian sees them that has started them.
+//! Processes that the program has asked for (`MPI_Comm_spawn`; MPI 4.1, 11.8), as the guardian sees
+//! them that has started them.
 //!
-//! They run without the layer. One that is started again, since the worker that has asked for it has gone back, prints again what it has
-//! printed: of the streams of all that have its name, each line is shown once.
+//! They run without the layer. One that is started again, since the worker that has asked for it
+//! has gone back, prints again what it has printed: of the streams of all that have its name, each
+//! line is shown once.
 
 use crate::output::Output;
 use crate::tied_child::{die_with_parent, or_end, pidfd_of};
@@ -86,7 +88,8 @@ pub struct SpawnedChildren {
 }
 
 impl SpawnedChildren {
-    /// Starts one, with its line to the MPI library's server, if that has one, and this in its `LD_PRELOAD`.
+    /// Starts one, with its line to the MPI library's server, if that has one, and this in its
+    /// `LD_PRELOAD`.
     ///
     /// The poller of the registry is woken when it ends.
     pub fn start(

@@ -1,4 +1,5 @@
-//! A process of the program, as its guardian sees it, with all that is to outlive it and the manager.
+//! A process of the program, as its guardian sees it, with all that is to outlive it and the
+//! manager.
 
 use super::passed_signals::{self, PassedSignals};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
@@ -33,7 +34,8 @@ struct Caller {
 /// To whom signals are passed on.
 pub enum To {
     Whoever,
-    /// One that plays a part. Before, it may not have the program's handlers yet, and is told by its page.
+    /// One that plays a part. Before, it may not have the program's handlers yet, and is told by
+    /// its page.
     Players,
 }
 
@@ -61,7 +63,8 @@ pub struct Ward {
 }
 
 impl Ward {
-    /// A process that has just been started, and what tells of its end; `is_group`: it leads a group of processes.
+    /// A process that has just been started, and what tells of its end; `is_group`: it leads a
+    /// group of processes.
     pub fn new(
         number: ProcessNumber,
         child: Child,
@@ -113,7 +116,8 @@ impl Ward {
         self.ending.is_some() || self.child.try_wait().is_ok_and(|status| status.is_some())
     }
 
-    /// It has called: gives it a line to the manager. What the manager is told, with copies of descriptors.
+    /// It has called: gives it a line to the manager. What the manager is told, with copies of
+    /// descriptors.
     ///
     /// # Errors
     /// Those of the system calls; it may have ended.

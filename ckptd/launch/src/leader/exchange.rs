@@ -48,8 +48,8 @@ impl Exchange {
         self.spaces.insert(generation, of_rank);
     }
 
-    /// A node has begun a namespace beside the generation's, whose processes are all there: all of these nodes are to know it. The node is
-    /// answered when they do.
+    /// A node has begun a namespace beside the generation's, whose processes are all there: all of
+    /// these nodes are to know it. The node is answered when they do.
     pub fn join(
         &mut self,
         node: u32,
@@ -106,7 +106,8 @@ impl Exchange {
         answers
     }
 
-    /// A node is lost: the namespaces that were there only, but for the generation's, and what nothing comes to any more.
+    /// A node is lost: the namespaces that were there only, but for the generation's, and what
+    /// nothing comes to any more.
     pub fn lose(&mut self, node: u32) -> (Vec<Name>, Vec<(u32, ServerOrder)>) {
         let is_there = |name: &Name, nodes: &[u32]| {
             self.generation.as_ref() != Some(name) && nodes.contains(&node)
@@ -133,7 +134,8 @@ impl Exchange {
         (names, answers)
     }
 
-    /// A node's ranks have come to a fence. When those of all its nodes have, all get what all have brought.
+    /// A node's ranks have come to a fence. When those of all its nodes have, all get what all have
+    /// brought.
     pub fn fence(
         &mut self,
         node: u32,
@@ -174,7 +176,8 @@ impl Exchange {
         (there, ServerOrder::Modex { id, of, rank })
     }
 
-    /// A node wants to know something of another one, in the generation. By which number that answers.
+    /// A node wants to know something of another one, in the generation. By which number that
+    /// answers.
     pub fn ask_node(&mut self, node: u32, id: u64, there: u32) -> Option<u64> {
         let generation = self.generation.clone()?;
         Some(self.note((node, id), generation, BTreeSet::from([there]), None))

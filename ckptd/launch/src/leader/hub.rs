@@ -1,9 +1,10 @@
 //! The leader's connections to the other nodes of its job.
 //!
-//! A node that has been silent for [`SILENCE`] is lost. A node receives its own beats back, and ends
-//! its ranks when it has not for [`LEASE`](crate::messages::LEASE), which is shorter. So two halves of a job do not run at
-//! the same time, as long as the manager of a node runs at least once a second. Either side waits
-//! for [`DOUBT`](crate::messages::DOUBT) after that, in time in which it runs.
+//! A node that has been silent for [`SILENCE`] is lost. A node receives its own beats back, and
+//! ends its ranks when it has not for [`LEASE`](crate::messages::LEASE), which is shorter. So two
+//! halves of a job do not run at the same time, as long as the manager of a node runs at least once
+//! a second. Either side waits for [`DOUBT`](crate::messages::DOUBT) after that, in time in which
+//! it runs.
 
 use crate::messages::{Doubt, GREETING, Greeting, LeaderToNode, Link, NodeToLeader, Order, Report};
 use std::collections::{BTreeMap, VecDeque};
@@ -16,7 +17,8 @@ use understudy_wire::io::Interest;
 
 /// How long the leader waits for a silent node.
 const SILENCE: Duration = Duration::from_secs(5);
-/// How long after the end of its connection the processes of a node may still run: its guardians find that its manager has gone.
+/// How long after the end of its connection the processes of a node may still run: its guardians
+/// find that its manager has gone.
 const AFTERLIFE: Duration = Duration::from_millis(50);
 /// How many may call without having shown that they know the token.
 const STRANGERS: usize = 64;

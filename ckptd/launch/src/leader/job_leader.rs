@@ -1,4 +1,5 @@
-//! The leader of a job: has the state machine that decides, and a clock. Reports become events, and actions become orders.
+//! The leader of a job: has the state machine that decides, and a clock. Reports become events, and
+//! actions become orders.
 
 use super::exchange::Exchange;
 use crate::messages::{Beginning, Joining, Order, Report, ServerOrder};
@@ -26,7 +27,8 @@ pub struct JobLeader {
     began: Instant,
     /// The name of each node's host.
     hosts: BTreeMap<u32, String>,
-    /// The file of UNDERSTUDY_DOMAIN, and the names of the domains that nodes with guardians belong to, by number.
+    /// The file of UNDERSTUDY_DOMAIN, and the names of the domains that nodes with guardians belong
+    /// to, by number.
     file_of_domains: Option<PathBuf>,
     domains: Vec<String>,
     /// Nodes of which the domain has been looked up.
@@ -229,7 +231,8 @@ impl JobLeader {
         }
     }
 
-    /// Where a worker has had processes started is to be known that it has gone back, wherever it is now.
+    /// Where a worker has had processes started is to be known that it has gone back, wherever it
+    /// is now.
     fn note_spawns(&mut self, node: u32, said: &ToManager) {
         match *said {
             ToManager::Spawns { worker, .. } => drop(self.spawned.insert((worker, node))),
@@ -261,7 +264,8 @@ impl JobLeader {
         self.send_to_servers(orders);
     }
 
-    /// Unless the file does not list the node's host. Who cannot read the file is told by the ranks.
+    /// Unless the file does not list the node's host. Who cannot read the file is told by the
+    /// ranks.
     fn domain_of(&mut self, node: u32) -> Option<Domain> {
         let name = of_host(self.file_of_domains.as_ref()?, self.hosts.get(&node)?).ok()??;
         let known = self.domains.iter().position(|other| *other == name);

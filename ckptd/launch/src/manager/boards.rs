@@ -1,4 +1,5 @@
-//! What workers show each other while they are busy: files in the memory of their node. Who is on another node has them read there.
+//! What workers show each other while they are busy: files in the memory of their node. Who is on
+//! another node has them read there.
 
 use super::mail::Mail;
 use super::node::Node;

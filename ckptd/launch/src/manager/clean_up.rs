@@ -25,8 +25,8 @@ impl Node {
             .for_each(|line| drop(line.send(&leave)));
     }
 
-    /// Removes what the job has left on this node, before its guardians go: whoever has started them may kill all else then (a batch
-    /// system, a container).
+    /// Removes what the job has left on this node, before its guardians go: whoever has started
+    /// them may kill all else then (a batch system, a container).
     pub fn clean_up(&mut self) {
         self.forget_others();
         if let Some(servers) = self.servers.take() {

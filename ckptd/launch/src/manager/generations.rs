@@ -127,7 +127,8 @@ impl Node {
         Ok(())
     }
 
-    /// Ends a namespace; nobody waits for anything of it any more. It may have ended, or never begun here.
+    /// Ends a namespace; nobody waits for anything of it any more. It may have ended, or never
+    /// begun here.
     pub(super) fn forget_namespace(&mut self, name: &Name) {
         self.asked.retain(|_, (names, _)| !names.contains(name));
         let _ = self.servers.as_ref().map(|servers| servers.end(name));

@@ -135,7 +135,8 @@ impl Node {
                 self.homes.insert(*number, rank);
             }
             ToGuardian::Kill { number } => {
-                // It need not be the process that the guardian has started, but one that a script has.
+                // It need not be the process that the guardian has started, but one that a script
+                // has.
                 if let Some(process) = self.processes.get(number) {
                     process.kill();
                 }
@@ -159,7 +160,8 @@ impl Node {
         };
         log::info!("process {heir} inherits from process {from}");
         if let Some(process) = self.processes.get(&heir) {
-            // From now on it knows the job: another manager has it take part in the next generation.
+            // From now on it knows the job: another manager has it take part in the next
+            // generation.
             process.note_played(self.is_protected);
         }
         let (worker, status) = (left.worker, left.status);

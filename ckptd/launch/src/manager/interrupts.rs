@@ -8,7 +8,8 @@ use understudy_catalogue::message;
 /// How often processes are interrupted that are still in their MPI library.
 pub const INTERRUPT_PERIOD: Duration = Duration::from_millis(1);
 
-/// How long a process may be elsewhere before its main thread is called in, and how often that is tried.
+/// How long a process may be elsewhere before its main thread is called in, and how often that is
+/// tried.
 const ABSENCE: Duration = Duration::from_millis(200);
 
 const CALL_PERIOD: Duration = Duration::from_millis(50);
@@ -56,7 +57,8 @@ impl Node {
         }
     }
 
-    /// A script may go on although the process that it has started has died; that is the death of both.
+    /// A script may go on although the process that it has started has died; that is the death of
+    /// both.
     pub(super) fn end_scripts(&mut self) {
         if self.is_ending {
             return;

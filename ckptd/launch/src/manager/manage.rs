@@ -21,7 +21,8 @@ use understudy_wire::line::Listener;
 /// How long the last words to other nodes may take.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// Manages the job that has this directory, until its guardians have gone; `has_duty`: standard input tells what for. The exit status.
+/// Manages the job that has this directory, until its guardians have gone; `has_duty`: standard
+/// input tells what for. The exit status.
 ///
 /// # Errors
 /// If nobody can call, for want of a descriptor, or if the leader cannot be reached.

@@ -41,7 +41,8 @@ pub struct Node {
     pub(super) servers: Option<Servers>,
     pub(super) aborts: Aborts,
     pub(super) post: Post,
-    /// What other nodes have been asked for, by numbers that rise, with the namespaces that it is for.
+    /// What other nodes have been asked for, by numbers that rise, with the namespaces that it is
+    /// for.
     pub(super) asked: BTreeMap<u64, (Vec<Name>, Answer)>,
     pub(super) asked_last: u64,
     /// Who has not said yet what it is.
@@ -64,7 +65,8 @@ pub struct Node {
     pub(super) heirs: BTreeMap<ProcessNumber, ProcessNumber>,
     /// Who has ended, and is not forgotten by its guardian.
     pub(super) ended: BTreeSet<ProcessNumber>,
-    /// The last generation in which somebody has gone on with the program, and whether there has been one.
+    /// The last generation in which somebody has gone on with the program, and whether there has
+    /// been one.
     pub(super) went_on: Option<Generation>,
     pub(super) is_protected: bool,
     pub(super) begun: Option<Begun>,
@@ -84,7 +86,8 @@ pub struct Node {
 }
 
 impl Node {
-    /// The node of the job that has this directory, where it is called. `is_last`: no other manager can take this one's place.
+    /// The node of the job that has this directory, where it is called. `is_last`: no other manager
+    /// can take this one's place.
     ///
     /// # Errors
     /// Those of [`Poller::new`] and epoll_ctl(2).

@@ -17,7 +17,8 @@ impl Node {
         if self.is_ending {
             self.forget_program();
         } else if self.processes.contains_key(&number) || self.waiting.contains_key(&number) {
-            // The one before has died, and its script has gone on to the next program; that is the death of both.
+            // The one before has died, and its script has gone on to the next program; that is the
+            // death of both.
             self.belated.insert(number, caller);
             return self.kill(number);
         }

@@ -83,7 +83,8 @@ pub struct Process {
     shared: Shared,
 }
 
-/// How many processors there are that at least one of these may run on: a launcher may have bound each to its own.
+/// How many processors there are that at least one of these may run on: a launcher may have bound
+/// each to its own.
 pub fn processors(processes: &[&Process]) -> usize {
     let masks: Vec<CpuSet> = processes
         .iter()

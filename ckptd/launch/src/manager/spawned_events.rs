@@ -117,7 +117,8 @@ impl Node {
         }
     }
 
-    /// Ends the job with the status of a child. When the workers have ended, nobody hears of an abort.
+    /// Ends the job with the status of a child. When the workers have ended, nobody hears of an
+    /// abort.
     pub(super) fn end_as(&mut self, status: i32) {
         say!("understudy: {}", message::spawned_process_ended(status));
         if self.children.is_awaited {
@@ -127,7 +128,8 @@ impl Node {
         self.reports.push(Report::Abort(status));
     }
 
-    /// Processes that are in `MPI_Finalize` with connected children, one of which has died, would wait there for ever.
+    /// Processes that are in `MPI_Finalize` with connected children, one of which has died, would
+    /// wait there for ever.
     pub(super) fn end_those_who_wait(&mut self) {
         self.children.kill_all();
         self.processes.values().for_each(Process::kill);
@@ -167,14 +169,14 @@ impl Node {
         }
     }
 
-    /// A generation ends, and with it those that are not settled: nothing of theirs may come into the next one. Those of which that is not known
-    /// stay until their worker is heard of.
+    /// A generation ends, and with it those that are not settled: nothing of theirs may come into
+    /// the next one. Those of which that is not known stay until their worker is heard of.
     pub(super) fn end_children(&mut self) {
         self.end_groups(SpawnedGroup::goes_back);
     }
 
-    /// A worker goes on from where it had started processes as often as this, and starts again what came later: after a return to an older
-    /// epoch on disk also what was settled.
+    /// A worker goes on from where it had started processes as often as this, and starts again what
+    /// came later: after a return to an older epoch on disk also what was settled.
     pub(super) fn went_back(&mut self, worker: Worker, time: u64) {
         self.children.settle(worker, time);
         self.end_groups(|group| group.of.0 == worker && group.of.1 > time);

@@ -2,8 +2,9 @@
 //!
 //! They are in namespaces of their own beside that of the generation.
 //!
-//! Until the worker that has asked for them says that they are *settled*, they belong to what happens between two cuts: when a generation
-//! ends they are killed, and the worker, set back, asks for them again. One that dies before is a failure of the generation.
+//! Until the worker that has asked for them says that they are *settled*, they belong to what
+//! happens between two cuts: when a generation ends they are killed, and the worker, set back, asks
+//! for them again. One that dies before is a failure of the generation.
 
 use rustix::process::{Signal, pidfd_send_signal};
 use std::collections::BTreeMap;
@@ -154,7 +155,8 @@ impl SpawnedGroups {
         }
     }
 
-    /// One has called MPI_Finalize: how it ends is its status. Its end may have been heard of first.
+    /// One has called MPI_Finalize: how it ends is its status. Its end may have been heard of
+    /// first.
     pub fn finalised(&mut self, name: &Name, rank: Rank) {
         let Some(group) = self.group(name) else {
             return;
@@ -193,8 +195,8 @@ impl SpawnedGroups {
         }
     }
 
-    /// Another generation is to be. Which of those that are not settled are started again, workers tell that have not left this one; until then
-    /// nothing of theirs may come there.
+    /// Another generation is to be. Which of those that are not settled are started again, workers
+    /// tell that have not left this one; until then nothing of theirs may come there.
     pub fn hold(&mut self) {
         for group in self.groups.iter_mut().filter(|group| !group.is_settled) {
             // The worker may still wait for an answer.

@@ -2,8 +2,8 @@
 //!
 //! Only the greeting of a node blocks.
 //!
-//! Both sides show that they know the job's token before anything else: the leader sends a number, the node answers with a proof and a number of its
-//! own, the leader answers with a proof.
+//! Both sides show that they know the job's token before anything else: the leader sends a number,
+//! the node answers with a proof and a number of its own, the leader answers with a proof.
 
 use bincode::{Decode, Encode};
 use std::io::{self, ErrorKind};
@@ -14,7 +14,8 @@ use understudy_wire::auth::{self, Purpose};
 use understudy_wire::io::{Interest, Mailbox, Outbox, is_ready};
 use understudy_wire::{Frames, WireError, encode_within};
 
-/// Longest payload: what the ranks of a node bring to a fence, a few KiB each, and the same of all nodes.
+/// Longest payload: what the ranks of a node bring to a fence, a few KiB each, and the same of all
+/// nodes.
 const LONGEST: usize = 256 << 20;
 /// What decoding it may allocate.
 const DECODED: usize = 2 * LONGEST;
@@ -199,7 +200,8 @@ impl Link {
         self.mailbox.decoder().waiting()
     }
 
-    /// What has been said since; and whether the other side has gone, or what it says cannot be understood.
+    /// What has been said since; and whether the other side has gone, or what it says cannot be
+    /// understood.
     pub fn hear<M: Decode<()>>(&mut self) -> (Vec<M>, Option<io::Error>) {
         let mut error = self.read(TURN).err();
         let mut heard = Vec::new();

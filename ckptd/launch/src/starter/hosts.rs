@@ -1,4 +1,5 @@
-//! Hosts of a job, as Open MPI's mpirun takes them: `a:2,b:2`, or a file with lines such as `a slots=2`.
+//! Hosts of a job, as Open MPI's mpirun takes them: `a:2,b:2`, or a file with lines such as `a
+//! slots=2`.
 
 use crate::Error;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! Starts the guardians of a job, as mpirun would: on this node, or on [several hosts](run_on_several).
+//! Starts the guardians of a job, as mpirun would: on this node, or on [several
+//! hosts](run_on_several).
 
 use super::forwarded_signals::{Started, pass_signals_on};
 use super::node_share::Share;

@@ -96,7 +96,8 @@ impl Share {
         }
     }
 
-    /// Starts the guardians of these ranks; they do not outlive this thread. That of rank 0 gets `input`.
+    /// Starts the guardians of these ranks; they do not outlive this thread. That of rank 0 gets
+    /// `input`.
     ///
     /// # Errors
     /// Those of starting a process.

@@ -1,4 +1,5 @@
-//! `ckptd node`: the part of a job's starter on another host. What to do comes by standard input, from the starter, and the output goes to it.
+//! `ckptd node`: the part of a job's starter on another host. What to do comes by standard input,
+//! from the starter, and the output goes to it.
 
 use super::forwarded_signals::{Started, pass_signals_on};
 use super::host_message::{Assignment, StarterToHost, build};

@@ -1,4 +1,5 @@
-//! Starts a job on several hosts: the leader's manager here, so that no other host is needed to the end, and a `ckptd node` on each other host.
+//! Starts a job on several hosts: the leader's manager here, so that no other host is needed to the
+//! end, and a `ckptd node` on each other host.
 
 use super::forwarded_signals::{Started, pass_signals_on};
 use super::host_message::{Assignment, StarterToHost, build};
@@ -144,7 +145,8 @@ fn is_here(name: &str, own: &str) -> bool {
     name == "localhost" || name == own || short(name) == short(own)
 }
 
-/// Where the leader can be reached from a host: by the address that this one has on the way there, or else by its name.
+/// Where the leader can be reached from a host: by the address that this one has on the way there,
+/// or else by its name.
 fn addresses(host: &str, own: &str, port: u16) -> Vec<String> {
     let on_the_way = || -> io::Result<String> {
         let to = (host, 9)

@@ -1,4 +1,5 @@
-//! The key space of a generation: what its ranks put, and where they wait for each other. Bytes in, [`Act`]s out; no sockets.
+//! The key space of a generation: what its ranks put, and where they wait for each other. Bytes in,
+//! [`Act`]s out; no sockets.
 
 use super::pmi1_line::Line;
 use super::spawn_request::SpawnRequest;
@@ -12,7 +13,8 @@ const LONGEST_KEY: usize = 64;
 const LONGEST_VALUE: usize = 1024;
 /// Longest name of a key space that clients must expect.
 const LONGEST_NAME: usize = 256;
-/// Longest line of a client: one argument of a program that is to be started (execve(2)), and its name.
+/// Longest line of a client: one argument of a program that is to be started (execve(2)), and its
+/// name.
 const LONGEST_LINE: usize = (128 << 10) + 16;
 /// Bytes that all ranks of a generation may put.
 const MOST: usize = 256 << 20;
@@ -24,9 +26,11 @@ pub enum Act {
     Send(Rank, Vec<u8>),
     /// Tell that a rank has done something.
     Tell(Rank, RankAction),
-    /// All ranks of this node wait in barrier `number`; bring what they have put to the other nodes.
+    /// All ranks of this node wait in barrier `number`; bring what they have put to the other
+    /// nodes.
     Fence { number: u64, bytes: Vec<u8> },
-    /// A rank wants processes, which can get this from the beginning; [`KeySpace::spawned`] answers it.
+    /// A rank wants processes, which can get this from the beginning; [`KeySpace::spawned`] answers
+    /// it.
     Spawn {
         rank: Rank,
         programs: Vec<ChildProgram>,
@@ -83,7 +87,8 @@ impl KeySpace {
             barriers: 0,
             clients: BTreeMap::new(),
         };
-        // MPICH compares the hosts' names if it is not there: because it is longer than a value, say.
+        // MPICH compares the hosts' names if it is not there: because it is longer than a value,
+        // say.
         space.put(
             b"PMI_process_mapping",
             placement.process_mapping().as_bytes(),
@@ -196,7 +201,8 @@ impl KeySpace {
             }
             b"init" => send("cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=-1".into()),
             b"get_maxes" => send(format!(
-                "cmd=maxes rc=0 kvsname_max={LONGEST_NAME} keylen_max={LONGEST_KEY} vallen_max={LONGEST_VALUE}"
+                "cmd=maxes rc=0 kvsname_max={LONGEST_NAME} keylen_max={LONGEST_KEY} \
+                 vallen_max={LONGEST_VALUE}"
             )),
             b"get_appnum" => {
                 let program = self.programs.get(&rank).copied().unwrap_or_default();

@@ -1,4 +1,5 @@
-//! A PMI-1 server: lines over a socket, for MPICH and what derives from it; and a [`Pmi1Client`] of a launcher's.
+//! A PMI-1 server: lines over a socket, for MPICH and what derives from it; and a [`Pmi1Client`] of
+//! a launcher's.
 //!
 //! | a rank sends | it is answered |
 //! |---|---|
@@ -10,8 +11,9 @@
 //! | `abort` | nothing; whoever drives the server ends the job |
 //! | `finalize` | farewell |
 //!
-//! [`key_space`] is all of it as a state machine; here are the sockets, and one thread that serves them all ([`understudy_sockets::Poller`]). A rank inherits its end of a pair of
-//! sockets (`PMI_FD`), so nobody else can speak for it. A client that floods the server is disconnected.
+//! [`key_space`] is all of it as a state machine; here are the sockets, and one thread that serves
+//! them all ([`understudy_sockets::Poller`]). A rank inherits its end of a pair of sockets
+//! (`PMI_FD`), so nobody else can speak for it. A client that floods the server is disconnected.
 
 mod key_space;
 mod pmi1_client;

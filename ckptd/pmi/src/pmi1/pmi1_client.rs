@@ -1,6 +1,8 @@
-//! A client of the launcher's PMI-1 server, for a moment: processes that it has started on several nodes find each other so.
+//! A client of the launcher's PMI-1 server, for a moment: processes that it has started on several
+//! nodes find each other so.
 //!
-//! MPICH's mpiexec and Slurm's srun (`--mpi=pmi2`) have one. What is put can be got by all behind a barrier, to which all ranks must come.
+//! MPICH's mpiexec and Slurm's srun (`--mpi=pmi2`) have one. What is put can be got by all behind a
+//! barrier, to which all ranks must come.
 
 use super::pmi1_line::Line;
 use crate::Error;
@@ -15,7 +17,8 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// The descriptor of a rank's line.
 pub const DESCRIPTOR: &str = "PMI_FD";
 
-/// This process, as the rank that its line belongs to. There is one client in the life of a process.
+/// This process, as the rank that its line belongs to. There is one client in the life of a
+/// process.
 pub struct Pmi1Client {
     lines: BufReader<UnixStream>,
     key_space: String,

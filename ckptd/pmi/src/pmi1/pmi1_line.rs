@@ -1,7 +1,8 @@
 //! Lines of PMI-1: `cmd=put kvsname=… key=… value=…`.
 //!
-//! A value ends at a space or at the end of the line; a backslash takes what follows it into the value. Values are kept as they were written and are
-//! written again like that, so nothing need be taken apart and put together.
+//! A value ends at a space or at the end of the line; a backslash takes what follows it into the
+//! value. Values are kept as they were written and are written again like that, so nothing need be
+//! taken apart and put together.
 
 /// A line without its end.
 #[derive(Clone, Copy, Debug)]

@@ -121,7 +121,8 @@ impl Pmi1Server {
         Ok(())
     }
 
-    /// The variables of a rank of this node, and its socket. If it has been asked for before, the earlier one is closed.
+    /// The variables of a rank of this node, and its socket. If it has been asked for before, the
+    /// earlier one is closed.
     ///
     /// # Errors
     /// [`Error::Unknown`], [`Error::NotHere`], [`Error::System`].
@@ -193,14 +194,16 @@ impl Drop for Pmi1Server {
     }
 }
 
-/// Removes the memory that ranks of a key space share on a node of it. There is none if MPI_Init was not reached, or MPI_Finalize was.
+/// Removes the memory that ranks of a key space share on a node of it. There is none if MPI_Init
+/// was not reached, or MPI_Finalize was.
 pub fn remove_segments(key_space: &str, node: usize) {
     for segment in segments(key_space, node) {
         let _ = std::fs::remove_file(Path::new(MEMORY).join(segment));
     }
 }
 
-/// What MPICH (4.2 and later) calls the memory that the ranks of a node share: after a hash of the key space's name (FNV-1a).
+/// What MPICH (4.2 and later) calls the memory that the ranks of a node share: after a hash of the
+/// key space's name (FNV-1a).
 fn segments(key_space: &str, node: usize) -> [String; 2] {
     let add = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
     let hash = key_space.bytes().fold(0x811c_9dc5, add);
@@ -389,7 +392,8 @@ mod tests {
         );
     }
 
-    /// Of two ranks: one that waits in a barrier, and one that floods the server; then the next generation.
+    /// Of two ranks: one that waits in a barrier, and one that floods the server; then the next
+    /// generation.
     #[test]
     fn ranks_are_served_and_one_that_floods_is_disconnected() {
         let (server, events) = Pmi1Server::start(Arc::new(Alone)).unwrap();

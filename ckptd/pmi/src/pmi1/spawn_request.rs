@@ -59,7 +59,8 @@ impl SpawnRequest {
         self.bytes > MOST
     }
 
-    /// What is to be started, and what that can get from the beginning; `None` if it makes no sense.
+    /// What is to be started, and what that can get from the beginning; `None` if it makes no
+    /// sense.
     pub fn wanted(self) -> Option<(Vec<ChildProgram>, Preput)> {
         Some((self.programs.into_iter().collect::<Option<_>>()?, self.put))
     }

@@ -226,7 +226,8 @@ pub type Absent = Option<unsafe extern "C" fn()>;
 
 /// What libpmix calls (`pmix_server_module_t`).
 ///
-/// libpmix copies as much of it as its version knows; later versions have more functions, so it ends with room for them.
+/// libpmix copies as much of it as its version knows; later versions have more functions, so it
+/// ends with room for them.
 #[repr(C)]
 pub struct Module {
     /// Not called, since `connected2` is there.

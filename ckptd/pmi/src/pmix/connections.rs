@@ -1,11 +1,14 @@
 //! The connections between ranks and libpmix, which hears of lost ones apart from each other.
 //!
-//! OpenPMIx 4.2 to 6.1 completes a fence between ranks of one node by an event of its own. If it finds two of them gone before that event runs,
-//! it completes the fence twice, and the second time it uses what it has freed (`lost_connection`). A recovery is when many go
-//! at once. So ranks connect here, and what they and libpmix say to each other is passed on. That a rank has gone without a farewell
-//! (PMIx_Finalize) is not: its connection stays open on libpmix's side until [`Connections::end`], which closes one after the other.
+//! OpenPMIx 4.2 to 6.1 completes a fence between ranks of one node by an event of its own. If it
+//! finds two of them gone before that event runs, it completes the fence twice, and the second time
+//! it uses what it has freed (`lost_connection`). A recovery is when many go at once. So ranks
+//! connect here, and what they and libpmix say to each other is passed on. That a rank has gone
+//! without a farewell (PMIx_Finalize) is not: its connection stays open on libpmix's side until
+//! [`Connections::end`], which closes one after the other.
 //!
-//! Nor does libpmix hear of a rank before that has said something: it would wait for that with all others, also for one that has died.
+//! Nor does libpmix hear of a rank before that has said something: it would wait for that with all
+//! others, also for one that has died.
 //!
 //! Any local user can connect here. Connections of other users are closed at once, as far as the
 //! kernel names the owner, and of each rank a few connections that have sent nothing are kept.
@@ -38,7 +41,8 @@ enum Order {
     Listen(Entry),
     /// The rank has said farewell: its connection ends when it closes it.
     Farewell(Owner),
-    /// Ends a connection of a rank that expects no others. Tells when libpmix has closed it; if there is none, this is dropped.
+    /// Ends a connection of a rank that expects no others. Tells when libpmix has closed it; if
+    /// there is none, this is dropped.
     End(Owner, Sender<()>),
     /// Nobody has orders any more.
     Stop,
@@ -73,7 +77,8 @@ impl Connections {
             .map_err(Error::system("connections of ranks"))
     }
 
-    /// The variables by which a rank would find libpmix, so that it comes here instead. Whether there are any.
+    /// The variables by which a rank would find libpmix, so that it comes here instead. Whether
+    /// there are any.
     ///
     /// # Errors
     /// Those of bind(2).

@@ -68,7 +68,8 @@ pub fn checked(call: &'static str, status: Status) -> Result<(), Error> {
 /// # Errors
 /// [`Error::Load`], [`Error::Version`].
 pub fn open(path: &Path) -> Result<Library, Error> {
-    // SAFETY: its constructors and those of what it needs (libevent, hwloc) do nothing to this process.
+    // SAFETY: its constructors and those of what it needs (libevent, hwloc) do nothing to this
+    // process.
     let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL | STAYS)? };
     // SAFETY: it is declared so in all versions.
     let version = unsafe {
@@ -92,7 +93,8 @@ impl Functions {
     /// [`Error::Load`], [`Error::Version`].
     pub fn open(path: &Path) -> Result<Functions, Error> {
         let library = open(path)?;
-        // SAFETY: all declarations are those of pmix_server.h in the known versions, and the library stays.
+        // SAFETY: all declarations are those of pmix_server.h in the known versions, and the
+        // library stays.
         unsafe {
             Ok(Functions {
                 init: *library.get(b"PMIx_server_init\0")?,

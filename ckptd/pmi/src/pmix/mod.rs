@@ -1,8 +1,10 @@
 //! A PMIx server, by the libpmix of the MPI's own installation.
 //!
-//! Open MPI's processes are clients of PMIx (PMIx Standard 4 and 5, <https://pmix.org>). libpmix has the server's side of the protocol as well;
-//! whoever starts processes calls it, and gives it functions for what it cannot know ([`host`]). It is opened at run time ([`libpmix`]), so that it is
-//! always the one that fits, and its structures are declared here ([`abi`]), since many installations have no headers.
+//! Open MPI's processes are clients of PMIx (PMIx Standard 4 and 5, <https://pmix.org>). libpmix
+//! has the server's side of the protocol as well; whoever starts processes calls it, and gives it
+//! functions for what it cannot know ([`host`]). It is opened at run time ([`libpmix`]), so that it
+//! is always the one that fits, and its structures are declared here ([`abi`]), since many
+//! installations have no headers.
 //!
 //! | a generation | to PMIx |
 //! |---|---|
@@ -13,7 +15,8 @@
 //! | a rank dies, or is reset | nothing: [`connections`] keeps from libpmix that its connection has closed |
 //! | ends | connections are closed, clients and namespace deregistered, and its session directory is removed |
 //!
-//! libpmix has global state and two threads. So a process has one server, for all of its jobs, and after its end it cannot start another.
+//! libpmix has global state and two threads. So a process has one server, for all of its jobs, and
+//! after its end it cannot start another.
 
 pub mod abi;
 mod connections;

@@ -1,6 +1,8 @@
-//! A client of the launcher's PMIx server, for a moment: processes that a launcher has started on several nodes find each other so.
+//! A client of the launcher's PMIx server, for a moment: processes that a launcher has started on
+//! several nodes find each other so.
 //!
-//! The libpmix is that of the launcher, which an ancestor of this process is, or of its daemon on this node.
+//! The libpmix is that of the launcher, which an ancestor of this process is, or of its daemon on
+//! this node.
 #![allow(unsafe_code)]
 
 use super::abi::{Data, Info, Proc, Status, Type, Value};
@@ -45,7 +47,8 @@ fn functions(path: &Path) -> Result<Functions, Error> {
     }
 }
 
-/// This process, as the rank that its environment says it is. There is one client in the life of a process.
+/// This process, as the rank that its environment says it is. There is one client in the life of a
+/// process.
 pub struct PmixClient {
     functions: Functions,
     own: Proc,
@@ -97,7 +100,8 @@ impl PmixClient {
     pub fn get(&self, rank: u32, key: &str) -> Result<String, Error> {
         let of = Proc { rank, ..self.own };
         let mut value: *mut Value = ptr::null_mut();
-        // SAFETY: the key ends with a zero; a value is made by the call, and stays until the end of this short process.
+        // SAFETY: the key ends with a zero; a value is made by the call, and stays until the end of
+        // this short process.
         unsafe {
             let status =
                 (self.functions.get)(&of, key_of(key).as_ptr(), ptr::null(), 0, &mut value);

@@ -46,14 +46,16 @@ pub struct PmixServer {
 
 static STARTED: AtomicBool = AtomicBool::new(false);
 
-/// The server's own namespace, of which no generation has the name: theirs have a number behind a dot.
+/// The server's own namespace, of which no generation has the name: theirs have a number behind a
+/// dot.
 const OWN_NAMESPACE: &[u8] = b"ckptd";
 
 impl PmixServer {
     /// Opens libpmix and starts the server. What happens to the ranks comes out of the channel.
     ///
     /// # Errors
-    /// [`Error::Again`], [`Error::Inherited`], [`Error::Load`], [`Error::Version`], [`Error::Pmix`], [`Error::System`].
+    /// [`Error::Again`], [`Error::Inherited`], [`Error::Load`], [`Error::Version`],
+    /// [`Error::Pmix`], [`Error::System`].
     pub fn start(settings: &PmixSettings) -> Result<(PmixServer, Receiver<RankEvent>), Error> {
         // libpmix would call whoever has set them.
         for name in ["PMIX_LAUNCHER_RNDZ_URI", "PMIX_KEEPALIVE_PIPE"] {
@@ -107,7 +109,8 @@ impl PmixServer {
     /// Makes a generation known; its ranks may start from now on.
     ///
     /// # Errors
-    /// [`Error::Exists`], [`Error::BadPlacement`] if `here` is another host, [`Error::Pmix`], [`Error::System`].
+    /// [`Error::Exists`], [`Error::BadPlacement`] if `here` is another host, [`Error::Pmix`],
+    /// [`Error::System`].
     pub fn begin(&self, generation: &Namespace) -> Result<(), Error> {
         if generation.placement.hosts().get(generation.here) != Some(&self.name) {
             return Err(Error::BadPlacement);
@@ -148,7 +151,8 @@ impl PmixServer {
         let mut infos = describe(generation, &self.session(&generation.name));
         let name = proc(&generation.name, Rank(0)).namespace;
         let here = generation.ranks_here().count() as i32;
-        // SAFETY: the name ends with a zero; without a callback the call has finished with the infos when it returns.
+        // SAFETY: the name ends with a zero; without a callback the call has finished with the
+        // infos when it returns.
         let status = unsafe {
             (functions.register_namespace)(
                 name.as_ptr(),
@@ -229,8 +233,9 @@ impl PmixServer {
 
     /// Forgets a generation and what its ranks have left in its session directory.
     ///
-    /// A connection that is open still is closed. It should end before processes of the next one start: of one that is being accepted then,
-    /// libpmix keeps a number that the next to connect is given, and would close that one's connection.
+    /// A connection that is open still is closed. It should end before processes of the next one
+    /// start: of one that is being accepted then, libpmix keeps a number that the next to connect
+    /// is given, and would close that one's connection.
     ///
     /// # Errors
     /// [`Error::Unknown`].
@@ -250,14 +255,16 @@ impl PmixServer {
         Ok(())
     }
 
-    /// The process of a rank has ended: libpmix hears of that, if it has not by a farewell, and takes it out of the fences that it owes.
+    /// The process of a rank has ended: libpmix hears of that, if it has not by a farewell, and
+    /// takes it out of the fences that it owes.
     pub fn lose(&self, generation: &Name, rank: Rank) {
         self.connections
             .end(&(generation.clone(), rank), || self.settle());
     }
 
-    /// Waits until libpmix has done what follows from a connection that it has closed: it may complete a fence, by an event of its own.
-    /// Its thread takes events in their order, and those that callers bring among them.
+    /// Waits until libpmix has done what follows from a connection that it has closed: it may
+    /// complete a fence, by an event of its own. Its thread takes events in their order, and those
+    /// that callers bring among them.
     fn settle(&self) {
         let nobody = Proc {
             namespace: fixed::<NAMESPACE_SIZE>("ckptd-nobody"),
@@ -274,8 +281,9 @@ impl PmixServer {
         unsafe { (self.functions.deregister_client)(proc, None, ptr::null_mut()) };
     }
 
-    /// What a rank of this node has put for ranks of other nodes, as soon as it has: what answers a [`crate::Modex`] of another node.
-    /// `then` is called by a thread of libpmix; with `None` if there is nothing.
+    /// What a rank of this node has put for ranks of other nodes, as soon as it has: what answers a
+    /// [`crate::Modex`] of another node. `then` is called by a thread of libpmix; with `None` if
+    /// there is nothing.
     pub fn modex(
         &self,
         generation: &Name,
@@ -378,7 +386,8 @@ fn describe(generation: &Namespace, session: &Path) -> Infos {
     infos.uint32("pmix.max.size", size);
     infos.uint32("pmix.job.napps", 1);
     infos.uint32("pmix.num.nodes", placement.used_hosts() as u32);
-    // Open MPI does not bear an empty list: of processes that were spawned on another node there is none.
+    // Open MPI does not bear an empty list: of processes that were spawned on another node there is
+    // none.
     if let Some(first) = here.first() {
         infos.uint32("pmix.local.size", here.len() as u32);
         infos.uint32("pmix.node.size", here.len() as u32);
@@ -388,8 +397,9 @@ fn describe(generation: &Namespace, session: &Path) -> Infos {
     infos.string("pmix.tmpdir", session.as_os_str().as_bytes());
     infos.string("pmix.nsdir", session.as_os_str().as_bytes());
     if generation.is_crowded {
-        // Waiting ranks yield then; without, a small Allreduce takes 18 ms where ranks share cores. Open MPI asks whether the flag is there,
-        // not what it says, and yields against the user's wish.
+        // Waiting ranks yield then; without, a small Allreduce takes 18 ms where ranks share cores.
+        // Open MPI asks whether the flag is there, not what it says, and yields against the user's
+        // wish.
         infos.flag("pmix.ndosub", true);
     }
     let mut on_host = vec![0u16; placement.hosts().len()];

@@ -117,7 +117,8 @@ impl Owned {
     /// # Safety
     /// It is a value as libpmix makes them: pointers fit its type.
     pub unsafe fn copy(value: &Value) -> Option<Owned> {
-        // SAFETY: the type tells which field is there; strings end with a zero, and objects have their bytes.
+        // SAFETY: the type tells which field is there; strings end with a zero, and objects have
+        // their bytes.
         unsafe {
             match value.of {
                 Type::STRING if !value.data.string.is_null() => {

@@ -11,13 +11,13 @@ use understudy_report::{Costs, Job, MarkSavings, Report};
 
 /// Advise on the time between checkpoints: what a checkpoint costs against what a failure costs.
 #[derive(clap::Args)]
-#[command(after_help = "Exit status:\n  \
-    0  advice was given\n  \
-    1  advice was given, but an event file is damaged or foreign, so that something is not counted\n  \
-    2  wrong usage\n  \
-    3  the event files do not tell what a checkpoint costs\n\n\
-    The cost of a checkpoint is the pause, in which pages are copied; what the program loses while they are sent beside it is not counted.\n\n\
-    Example: understudy advise events --node-mtbf 5y --nodes 100 --time 48h")]
+#[command(
+    after_help = "Exit status:\n  0  advice was given\n  1  advice was given, but an event \
+    file is damaged or foreign, so that something is not counted\n  2  wrong usage\n  3  the \
+    event files do not tell what a checkpoint costs\n\nThe cost of a checkpoint is the pause, in \
+    which pages are copied; what the program loses while they are sent beside it is not \
+    counted.\n\nExample: understudy advise events --node-mtbf 5y --nodes 100 --time 48h"
+)]
 pub struct Arguments {
     /// The event files of a run of the job (UNDERSTUDY_LOG_DIR); costs are taken from there.
     #[arg(required_unless_present = "cost")]
@@ -72,7 +72,8 @@ struct Advice {
     expected_with: f64,
     /// With localised rollback, at best.
     expected_local: f64,
-    /// Parts of that by which it takes longer with rollback: of the two expected times, for the best count, and for short checkpoints.
+    /// Parts of that by which it takes longer with rollback: of the two expected times, for the
+    /// best count, and for short checkpoints.
     penalty: f64,
     penalty_of_cost: f64,
     penalty_of_short_cost: f64,
@@ -162,8 +163,9 @@ impl Arguments {
             return Err(Failure::with_status(
                 IMPOSSIBLE,
                 format_args!(
-                    "{}: no checkpoint after the one at the end of MPI_Init, so what one costs is not known. Let the job run longer, \
-                     with a shorter --interval, or give --cost.",
+                    "{}: no checkpoint after the one at the end of MPI_Init, so what one costs is \
+                     not known. Let the job run longer, with a shorter --interval, or give \
+                     --cost.",
                     dir.display()
                 ),
             ));
@@ -187,16 +189,14 @@ impl Advice {
             }
         };
         format!(
-            "A checkpoint costs       {} ({from})\n\
-             A recovery takes         {}\n\
-             Time between failures    {}\n\
-             Best interval            {} by Daly's formula, {} by Young's; {} by Liu's, with the checkpoint\n\
-             \x20 --interval {}   or   --interval auto --mtbf {}\n\
-             To compute for {} ({:.1}% of such runs see no failure):\n\
-             \x20 without protection      {} expected, as each failure starts it over\n\
-             \x20 with {:>8.0} intervals {} expected, {:.3}% more than without any failure\n\
-             \x20 with localised rollback {} at best: without checkpoints, and nothing computed again\n\
-             So rollback costs at most {} ({} by the formula for the best number of checkpoints, {} if they are short).\n{}",
+            "A checkpoint costs       {} ({from})\nA recovery takes         {}\nTime between \
+             failures    {}\nBest interval            {} by Daly's formula, {} by Young's; {} by \
+             Liu's, with the checkpoint\n\x20 --interval {}   or   --interval auto --mtbf {}\nTo \
+             compute for {} ({:.1}% of such runs see no failure):\n\x20 without protection      \
+             {} expected, as each failure starts it over\n\x20 with {:>8.0} intervals {} \
+             expected, {:.3}% more than without any failure\n\x20 with localised rollback {} at \
+             best: without checkpoints, and nothing computed again\nSo rollback costs at most {} \
+             ({} by the formula for the best number of checkpoints, {} if they are short).\n{}",
             seconds(self.cost),
             if self.recovery > 0.0 {
                 seconds(self.recovery)

@@ -1,4 +1,5 @@
-//! `understudy clean`: removes what killed jobs have left on this node. Nothing of a living job, nothing of another user.
+//! `understudy clean`: removes what killed jobs have left on this node. Nothing of a living job,
+//! nothing of another user.
 
 use crate::outcome::{Failure, IMPOSSIBLE, Outcome, print, tell, verdict};
 
@@ -16,8 +17,9 @@ const QUIET: Duration = Duration::from_secs(600);
 
 /// Remove what killed jobs have left behind on this node.
 ///
-/// That is: files of the layer and of Open MPI in /dev/shm whose processes are gone, and directories for event files of
-/// `understudy run`. In the directories that are named, also epochs whose writing was never completed. Do not name the directory of a job that runs.
+/// That is: files of the layer and of Open MPI in /dev/shm whose processes are gone, and
+/// directories for event files of `understudy run`. In the directories that are named, also epochs
+/// whose writing was never completed. Do not name the directory of a job that runs.
 #[derive(clap::Args)]
 #[command(after_help = "Exit status:\n  \
     0  nothing is left\n  \

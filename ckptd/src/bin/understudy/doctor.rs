@@ -33,7 +33,8 @@ pub struct Arguments {
     /// The command that starts others on a host, as for `understudy run`.
     #[arg(long, value_name = "COMMAND", default_value = "ssh -x")]
     agent: String,
-    /// Check these hosts too, by a job of one process on each; they must find this program under the same path.
+    /// Check these hosts too, by a job of one process on each; they must find this program under
+    /// the same path.
     #[arg(long, value_name = "HOSTS")]
     host: Vec<String>,
     /// Workers of the job that is tried.

@@ -6,11 +6,12 @@ use understudy_report::{Job, Report};
 
 /// Merge the event files of a job: timeline, recoveries, checkpoint statistics.
 #[derive(clap::Args)]
-#[command(after_help = "Exit status:\n  \
-    0  the report is complete (files torn by a kill are noted)\n  \
-    1  a file is damaged, of a foreign version or of another job; the report has what is readable\n  \
-    2  wrong usage\n  \
-    3  no report: no such directory, no event files, or none of them usable")]
+#[command(
+    after_help = "Exit status:\n  0  the report is complete (files torn by a kill are \
+    noted)\n  1  a file is damaged, of a foreign version or of another job; the report has what \
+    is readable\n  2  wrong usage\n  3  no report: no such directory, no event files, or none of \
+    them usable"
+)]
 pub struct Arguments {
     /// The directory with the rank-N.events files.
     dir: PathBuf,

@@ -15,7 +15,8 @@ pub const LIBRARY: &str = "libunderstudy.so";
 /// What must lie beside it.
 const COMPANIONS: [&str; 3] = ["libunderstudy_shim.so", "libunderstudy_runtime.so", "ckptd"];
 
-/// The library: the one that was named, or the one that was built or installed with this program. The error says what is missing.
+/// The library: the one that was named, or the one that was built or installed with this program.
+/// The error says what is missing.
 pub fn library(named: Option<&Path>) -> Result<PathBuf, String> {
     let path = match named {
         Some(path) => {
@@ -41,7 +42,8 @@ pub fn library(named: Option<&Path>) -> Result<PathBuf, String> {
     Ok(path)
 }
 
-/// Whether ld.so would preload it: LD_PRELOAD is split at blanks and colons, and nothing can be quoted there (ld.so(8)).
+/// Whether ld.so would preload it: LD_PRELOAD is split at blanks and colons, and nothing can be
+/// quoted there (ld.so(8)).
 pub fn can_be_preloaded(library: &Path) -> bool {
     !library
         .as_os_str()
@@ -51,11 +53,13 @@ pub fn can_be_preloaded(library: &Path) -> bool {
 }
 
 /// What to do about a library that cannot be preloaded.
-pub const UNPRELOADABLE: &str = "Install understudy in a directory without blanks and colons in its path, or make a symbolic link to it, on every host, and \
-     name the library through that with --library.";
+pub const UNPRELOADABLE: &str = "Install understudy in a directory without blanks and colons in \
+    its path, or make a symbolic link to it, on every host, and name the library through that \
+    with --library.";
 
-/// The library by a path that ld.so preloads: its own, or through a symbolic link on this host. The link is the same for every job, since
-/// one that goes on from disk finds its libraries by their paths.
+/// The library by a path that ld.so preloads: its own, or through a symbolic link on this host. The
+/// link is the same for every job, since one that goes on from disk finds its libraries by their
+/// paths.
 pub fn preloadable(library: &Path) -> Result<PathBuf, String> {
     if can_be_preloaded(library) {
         return Ok(library.to_owned());
@@ -121,8 +125,8 @@ fn beside_this_program() -> Result<PathBuf, String> {
         .map(|place| place.canonicalize().unwrap_or_else(|_| place.clone()))
         .ok_or_else(|| {
             format!(
-                "{LIBRARY} is neither beside {} nor in ../lib/understudy. Install all of understudy, or name the library with \
-                 --library.",
+                "{LIBRARY} is neither beside {} nor in ../lib/understudy. Install all of \
+                 understudy, or name the library with --library.",
                 program.display()
             )
         })

@@ -32,7 +32,8 @@ struct Arguments {
     command: Command,
 }
 
-/// Makes the enum of all commands out of their modules, each of which has its `Arguments`, and the way from one to the other.
+/// Makes the enum of all commands out of their modules, each of which has its `Arguments`, and the
+/// way from one to the other.
 macro_rules! commands {
     ($($name:ident => $module:ident,)*) => {
         #[derive(Subcommand)]

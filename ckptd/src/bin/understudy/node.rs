@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use understudy_settings::Config;
 
-/// Cores that this process may use, counted as the launcher counts slots: processors that share a core are one.
+/// Cores that this process may use, counted as the launcher counts slots: processors that share a
+/// core are one.
 pub fn cores() -> u32 {
     let allowed = allowed_processors();
     let place = |processor: &u32| {
@@ -35,7 +36,8 @@ pub fn most_processes() -> u64 {
         .unwrap_or(u64::MAX)
 }
 
-/// Whether files can be made where epochs are to go, or directories above that. Leaves nothing there.
+/// Whether files can be made where epochs are to go, or directories above that. Leaves nothing
+/// there.
 pub fn check_disk(config: &Config) -> Result<(), String> {
     let Some(disk) = &config.disk else {
         return Ok(());

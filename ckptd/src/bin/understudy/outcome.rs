@@ -4,7 +4,8 @@ use std::fmt::Display;
 use std::io::{self, BufWriter, StdoutLock, Write};
 use std::process::ExitCode;
 
-/// Something was found that is not as it should be: a damaged file, a job that cannot be protected here.
+/// Something was found that is not as it should be: a damaged file, a job that cannot be protected
+/// here.
 pub const FOUND: u8 = 1;
 /// Wrong usage: words, values or settings that make no sense.
 pub const USAGE: u8 = 2;

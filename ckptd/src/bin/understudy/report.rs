@@ -9,7 +9,8 @@ use understudy_report::{Job, Report};
 
 /// Make a page for a browser from a job's event files: timeline, checkpoints, recoveries, costs.
 ///
-/// The page is one file that needs nothing else. It follows the reader's choice of light or dark, fits a phone, and can be printed.
+/// The page is one file that needs nothing else. It follows the reader's choice of light or dark,
+/// fits a phone, and can be printed.
 #[derive(clap::Args)]
 #[command(after_help = "Exit status:\n  \
     0  the page is complete (files torn by a kill are noted)\n  \
@@ -19,7 +20,8 @@ use understudy_report::{Job, Report};
 pub struct Arguments {
     /// The directory with the rank-N.events files.
     dir: PathBuf,
-    /// The page. Without a name it goes to standard output, or to DIR/report.html if that is a terminal.
+    /// The page. Without a name it goes to standard output, or to DIR/report.html if that is a
+    /// terminal.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Mean time between failures that the advice on the interval is for.

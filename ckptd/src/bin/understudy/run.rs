@@ -26,12 +26,14 @@ use std::process::ExitCode;
 use understudy_pmi::{Kind, Mpi};
 use understudy_settings::SECRET;
 
-/// What directories for event files are called that nobody has asked for; the process id of `understudy run` follows.
+/// What directories for event files are called that nobody has asked for; the process id of
+/// `understudy run` follows.
 pub use understudy_node::EVENTS_PREFIX;
 /// Run an MPI program so that it survives the death of ranks.
 ///
-/// Starts the processes with everything that protection needs. The program sees WORKERS ranks; the spares sleep until one of them
-/// is needed. Settings may also be given as environment variables of the same meaning; an option wins.
+/// Starts the processes with everything that protection needs. The program sees WORKERS ranks; the
+/// spares sleep until one of them is needed. Settings may also be given as environment variables of
+/// the same meaning; an option wins.
 #[derive(clap::Args)]
 #[command(after_help = "Exit status:\n  \
     that of the program, as far as it came to its end; else\n  \
@@ -54,8 +56,8 @@ pub struct Arguments {
     settings: Settings,
     /// Start more ranks than there are slots, on any host.
     ///
-    /// Without a list of hosts and outside of a batch system this is done by itself if the machine has fewer cores than
-    /// ranks are asked for: spares need none.
+    /// Without a list of hosts and outside of a batch system this is done by itself if the machine
+    /// has fewer cores than ranks are asked for: spares need none.
     #[arg(long)]
     oversubscribe: bool,
     /// Where ranks run, as for mpirun: `a:4,b:4` has four slots on each of two hosts.
@@ -69,7 +71,8 @@ pub struct Arguments {
     agent: String,
     /// What starts the processes: mpirun; ckptd itself; or what fits.
     ///
-    /// That is ckptd, except in a batch system that has granted hosts, with --mpirun, and with --allow-unprotected.
+    /// That is ckptd, except in a batch system that has granted hosts, with --mpirun, and with
+    /// --allow-unprotected.
     #[arg(long, value_name = "WHAT", default_value = "auto")]
     launcher: Launcher,
     /// The launcher, and options for it: "/opt/mpi/bin/mpirun --bind-to core".
@@ -85,8 +88,8 @@ pub struct Arguments {
     library: Option<PathBuf>,
     /// Start no daemon for the job.
     ///
-    /// By itself the job is served by the daemon of this user, `ckptd serve`, if one runs here, or else by one that ends
-    /// with it.
+    /// By itself the job is served by the daemon of this user, `ckptd serve`, if one runs here, or
+    /// else by one that ends with it.
     #[arg(long)]
     no_daemon: bool,
     /// How to tell of progress: on one line of the terminal, in plain lines, or not at all.
@@ -234,7 +237,8 @@ impl Arguments {
     fn check_words(&self, arguments: &[OsString]) -> Result<(), Failure> {
         if arguments.iter().any(|word| word == ":") {
             return Err(usage(
-                "`:` begins another program for mpirun, and a protected job has one. Start one program that does the work of both.",
+                "`:` begins another program for mpirun, and a protected job has one. Start one \
+                 program that does the work of both.",
             ));
         }
         match &self.hostfile {

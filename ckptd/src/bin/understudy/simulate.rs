@@ -15,17 +15,17 @@ const MOST_NODES: usize = 100_000_000;
 
 /// Simulate a stencil program on a machine that fails, with three ways of rolling back.
 #[derive(clap::Args)]
-#[command(after_help = "Exit status:\n  \
-    0  done\n  \
-    2  wrong usage\n  \
-    3  the figure cannot be written\n\n\
-    All runs of a seed see the same failures. `global`: all nodes go back to the checkpoint; `log`: the lost one does, and gets its\n\
-    messages from logs; `dataflow`: its neighbours compute them again.\n\n\
-    The equations count failures of a whole run, and far from borders. In a simulated run nothing is lost where a node fails while it\n\
-    waits for another's recovery, and cones end at the grid's borders, so on large machines simulated values are lower.\n\n\
-    Examples: understudy simulate --grid 32x32 --every 6 --task 10s --node-mtbf 100h\n          \
-    understudy simulate --grid 1000 -o figure.svg\n          \
-    understudy simulate --model --nodes 100000 --node-mtbf 50y --every 10 --task 4s")]
+#[command(
+    after_help = "Exit status:\n  0  done\n  2  wrong usage\n  3  the figure cannot be \
+    written\n\nAll runs of a seed see the same failures. `global`: all nodes go back to the \
+    checkpoint; `log`: the lost one does, and gets its\nmessages from logs; `dataflow`: its \
+    neighbours compute them again.\n\nThe equations count failures of a whole run, and far from \
+    borders. In a simulated run nothing is lost where a node fails while it\nwaits for another's \
+    recovery, and cones end at the grid's borders, so on large machines simulated values are \
+    lower.\n\nExamples: understudy simulate --grid 32x32 --every 6 --task 10s --node-mtbf 100h\n          \
+    understudy simulate --grid 1000 -o figure.svg\n          understudy simulate --model --nodes \
+    100000 --node-mtbf 50y --every 10 --task 4s"
+)]
 pub struct Arguments {
     /// Nodes, one partition each: a chain (`1000`) or a grid (`32x32`).
     #[arg(long, value_name = "N|NxM", value_parser = grid, required_unless_present = "nodes")]

@@ -7,10 +7,12 @@ use understudy_formats::private;
 use understudy_formats::warning::{self, Warning};
 use understudy_relay::name_of_directory;
 
-/// Tell running jobs of this user on this node that failures are to come, or have a checkpoint taken.
+/// Tell running jobs of this user on this node that failures are to come, or have a checkpoint
+/// taken.
 ///
-/// A job of several nodes need be told on one of them. It looks once a second, when its program calls MPI; what it was told last
-/// holds until it learns otherwise. The time between failures matters with UNDERSTUDY_INTERVAL=auto.
+/// A job of several nodes need be told on one of them. It looks once a second, when its program
+/// calls MPI; what it was told last holds until it learns otherwise. The time between failures
+/// matters with UNDERSTUDY_INTERVAL=auto.
 #[derive(clap::Args)]
 #[command(after_help = "Exit status:\n  \
     0  the jobs were told\n  \

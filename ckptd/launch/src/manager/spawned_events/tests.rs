@@ -27,7 +27,8 @@ fn pidfd(process: &Process) -> OwnedFd {
     pidfd_open(Pid::from_child(process), PidfdFlags::empty()).unwrap()
 }
 
-/// A group that this worker has asked for at this time, of one child that has not been started yet; its number.
+/// A group that this worker has asked for at this time, of one child that has not been started yet;
+/// its number.
 fn asked_for(node: &mut Node, worker: u32, time: u64) -> u64 {
     let children = &mut node.children;
     children.last_id += 1;
@@ -136,7 +137,8 @@ fn what_is_spawned_again_is_ended_before_even_if_it_was_settled() {
     );
 }
 
-/// Its MPI library may have given up for a death from which the workers are still to go back; or it was killed, and they do.
+/// Its MPI library may have given up for a death from which the workers are still to go back; or it
+/// was killed, and they do.
 #[test]
 fn a_bad_end_of_one_that_is_captured_waits_for_its_worker() {
     for (is_counted, is_killed) in [(true, false), (false, false), (true, true), (false, true)] {
@@ -161,7 +163,8 @@ fn stands_still((_, process): &(u64, Process)) -> bool {
     stat.rsplit_once(") ").unwrap().1.starts_with('T')
 }
 
-/// A worker whose memory is large may have saved it, and commit that, when others that were faster are dead.
+/// A worker whose memory is large may have saved it, and commit that, when others that were faster
+/// are dead.
 #[test]
 fn those_that_are_captured_when_another_generation_is_to_be_stand_still_until_their_worker_goes_on()
 {

@@ -8,8 +8,8 @@ use crate::{Answer, Members, Modex, Purpose};
 use std::ffi::{c_char, c_void};
 use std::sync::Arc;
 
-/// Connects processes when all have come that are on this node. It must be there: when a process dies that has asked for it, libpmix calls it
-/// unseen.
+/// Connects processes when all have come that are on this node. It must be there: when a process
+/// dies that has asked for it, libpmix calls it unseen.
 pub unsafe extern "C" fn connect(
     procs: *const Proc,
     count: usize,
@@ -46,7 +46,8 @@ pub unsafe extern "C" fn disconnect(
     }
 }
 
-/// Answers in any case: of what its host refuses, libpmix releases more than once, or lets the processes wait.
+/// Answers in any case: of what its host refuses, libpmix releases more than once, or lets the
+/// processes wait.
 ///
 /// # Safety
 /// libpmix has made the infos, and waits for the call of the function.
@@ -110,7 +111,8 @@ impl Waiting {
         let bytes = Box::new(reply.unwrap_or_default());
         let (start, size) = (bytes.as_ptr().cast(), bytes.len());
         let owner = Box::into_raw(bytes).cast();
-        // SAFETY: the bytes stay until `release` is called with their owner; the lock keeps libpmix up meanwhile.
+        // SAFETY: the bytes stay until `release` is called with their owner; the lock keeps libpmix
+        // up meanwhile.
         unsafe { (self.done)(status, start, size, self.context, Some(release), owner) };
     }
 }
@@ -120,7 +122,8 @@ unsafe extern "C" fn release(owner: *mut c_void) {
     drop(unsafe { Box::from_raw(owner.cast::<Vec<u8>>()) });
 }
 
-/// Whether all ranks of this node that take part have come to a fence: libpmix calls, too, when those have come that are left.
+/// Whether all ranks of this node that take part have come to a fence: libpmix calls, too, when
+/// those have come that are left.
 ///
 /// # Safety
 /// libpmix has made the infos.
@@ -135,7 +138,8 @@ unsafe fn is_complete(infos: &[Info]) -> bool {
     status.is_none_or(is_success)
 }
 
-/// Who comes to a fence, and to which host; nothing if it is not [complete](is_complete), or one of their namespaces has ended.
+/// Who comes to a fence, and to which host; nothing if it is not [complete](is_complete), or one of
+/// their namespaces has ended.
 ///
 /// # Safety
 /// libpmix has made the infos.
@@ -156,7 +160,8 @@ pub unsafe extern "C" fn fence(
     done: Option<ModexDone>,
     context: *mut c_void,
 ) -> Status {
-    // SAFETY: libpmix gives so many processes and infos, and so many bytes, which are the host's from now on.
+    // SAFETY: libpmix gives so many processes and infos, and so many bytes, which are the host's
+    // from now on.
     let (gathered, bytes) = unsafe {
         let copy = bytes_at(bytes, size);
         libc::free(bytes.cast());

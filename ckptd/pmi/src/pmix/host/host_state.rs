@@ -146,7 +146,8 @@ impl Host {
         members.iter().all(|(name, _)| is_here(name))
     }
 
-    /// The ranks of this node have come to a fence. Completes it if all are; hands one with ranks of other nodes to those.
+    /// The ranks of this node have come to a fence. Completes it if all are; hands one with ranks
+    /// of other nodes to those.
     pub fn exchange(
         &self,
         purpose: Purpose,

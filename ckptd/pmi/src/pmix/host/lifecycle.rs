@@ -28,7 +28,8 @@ unsafe fn event(proc: *const Proc, action: RankAction) -> Status {
     Status::OPERATION_SUCCEEDED
 }
 
-/// Says yes to all, also to a process of a generation that ends this moment: if it were refused, libpmix would release its connection twice.
+/// Says yes to all, also to a process of a generation that ends this moment: if it were refused,
+/// libpmix would release its connection twice.
 pub unsafe extern "C" fn connected(
     proc: *const Proc,
     _: *mut c_void,
@@ -52,8 +53,8 @@ pub unsafe extern "C" fn finalized(
     unsafe { event(proc, RankAction::Finalized) }
 }
 
-/// Never answers: the process waits in its library until it is taken out of there, or killed. It would end itself, and what it gives up for may be
-/// another's death.
+/// Never answers: the process waits in its library until it is taken out of there, or killed. It
+/// would end itself, and what it gives up for may be another's death.
 pub unsafe extern "C" fn abort(
     proc: *const Proc,
     _: *mut c_void,

@@ -45,8 +45,8 @@ pub fn text(it: &MarkSavings) -> String {
 
 fn left_out(it: &MarkSavings) -> String {
     format!(
-        "What understudy.h was told has left {} out of {}, in all processes: {} of what they would have copied and sent \
-         (some {} of copying).\n",
+        "What understudy.h was told has left {} out of {}, in all processes: {} of what they \
+         would have copied and sent (some {} of copying).\n",
         pages(it.saved_pages),
         count(it.checkpoints as usize, "checkpoint", "checkpoints"),
         percent(it.share()),

@@ -47,7 +47,8 @@ fn devices(directory: &Path) -> Vec<String> {
 
 /// The library that programs would find.
 fn driver() -> Option<Driver> {
-    // SAFETY: dlopen(3) and dlsym(3) with strings; the library stays. cuDriverGetVersion writes one number, and needs nothing before it.
+    // SAFETY: dlopen(3) and dlsym(3) with strings; the library stays. cuDriverGetVersion writes one
+    // number, and needs nothing before it.
     unsafe {
         let library = libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL);
         if library.is_null() {

@@ -45,7 +45,8 @@ pub fn node(library: Option<&Path>) -> Vec<Check> {
             "allow personality(ADDR_NO_RANDOMIZE) (in Docker: --security-opt seccomp=…)",
         ),
     ];
-    let slower = "checkpoints compare every page instead, which is slower; Linux 6.7 or later has it, unless a container forbids it";
+    let slower = "checkpoints compare every page instead, which is slower; Linux 6.7 or later has \
+        it, unless a container forbids it";
     checks.push(tried(
         "userfaultfd",
         kernel::write_protection(),
@@ -72,7 +73,8 @@ pub fn node(library: Option<&Path>) -> Vec<Check> {
         kernel::breakpoint(),
         "UNDERSTUDY_INIT_END=function:… works",
         Check::warning,
-        "UNDERSTUDY_INIT_END=function:… does not work; another rule, or a lower /proc/sys/kernel/perf_event_paranoid",
+        "UNDERSTUDY_INIT_END=function:… does not work; another rule, or a lower \
+         /proc/sys/kernel/perf_event_paranoid",
     ));
     checks.extend([
         shared_memory(),
@@ -113,7 +115,8 @@ fn layer_files(library: Option<&Path>) -> Check {
                 path.display()
             ),
             format!(
-                "on this host `understudy run` does, through a symbolic link. For mpirun by hand or several hosts: {}",
+                "on this host `understudy run` does, through a symbolic link. For mpirun by hand \
+                 or several hosts: {}",
                 layer::UNPRELOADABLE
             ),
         ),
@@ -146,7 +149,8 @@ fn shared_memory() -> Check {
         (Ok(()), Ok(free)) if free < 16 << 20 => Check::warning(
             SHARED_MEMORY,
             format!("{} free", bytes(free)),
-            "make it larger (in Docker: --shm-size=1g), or `understudy clean`: Open MPI and the layer keep files there",
+            "make it larger (in Docker: --shm-size=1g), or `understudy clean`: Open MPI and the \
+             layer keep files there",
         ),
         (Ok(()), free) => {
             let free = free.map_or_else(
@@ -205,7 +209,8 @@ fn address_space() -> Check {
         Some(limit) => Check::failure(
             "address space",
             format!("limited to {}", bytes(limit)),
-            "ulimit -v unlimited: the layer keeps ranges of addresses apart that are far larger than what it uses",
+            "ulimit -v unlimited: the layer keeps ranges of addresses apart that are far larger \
+             than what it uses",
         ),
         None => Check::ok("address space", "no limit"),
     }

@@ -47,7 +47,8 @@ pub fn ask(starter: &Starter, hosts: &[String]) -> (Check, Vec<Node>) {
         .map(|host| host.split(':').next().unwrap_or(host))
         .filter(|host| !host.is_empty())
         .collect();
-    let remedy = "every host must be reached without a password, and find understudy and MPI under the same paths";
+    let remedy = "every host must be reached without a password, and find understudy and MPI \
+        under the same paths";
     let nodes = match starter {
         Starter::Mpirun(mpirun) => job(mpirun, &names),
         Starter::Ckptd { agent } => by_agent(agent, &names),

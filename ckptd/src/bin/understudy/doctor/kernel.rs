@@ -16,7 +16,8 @@ fn check(result: libc::c_long) -> io::Result<libc::c_long> {
 /// personality(2): whether address randomisation can be switched off. It is put back.
 pub fn personality() -> io::Result<()> {
     const QUERY: libc::c_ulong = 0xffff_ffff;
-    // SAFETY: personality(2) takes flags only; what it changes counts for later executions, and is put back.
+    // SAFETY: personality(2) takes flags only; what it changes counts for later executions, and is
+    // put back.
     unsafe {
         let before = check(libc::personality(QUERY).into())? as libc::c_ulong;
         check(libc::personality(before | libc::ADDR_NO_RANDOMIZE as libc::c_ulong).into())?;
@@ -47,7 +48,8 @@ pub fn pagemap_scan() -> io::Result<()> {
     let file = std::fs::File::open("/proc/self/pagemap")?;
     // `struct pm_scan_arg`: its size first, an empty range, one category to return.
     let mut request: [u64; 12] = [96, 0, 4096, 4096, 0, 0, 0, 0, 0, 0, 0, 2];
-    // SAFETY: the structure that the request takes; no vector, so nothing is written but its fourth field.
+    // SAFETY: the structure that the request takes; no vector, so nothing is written but its fourth
+    // field.
     check(unsafe { libc::ioctl(file.as_raw_fd(), PAGEMAP_SCAN, request.as_mut_ptr()) }.into())
         .map(drop)
 }
@@ -65,7 +67,8 @@ pub fn breakpoint() -> io::Result<()> {
     const EXECUTE: u64 = 4;
     const USER_ONLY: u64 = 1 << 5 | 1 << 6;
     let address = breakpoint as fn() -> io::Result<()> as usize as u64;
-    // The first 72 bytes of `struct perf_event_attr`: type and size share a word, as do wakeup and the breakpoint's type.
+    // The first 72 bytes of `struct perf_event_attr`: type and size share a word, as do wakeup and
+    // the breakpoint's type.
     let attributes: [u64; 9] = [
         BREAKPOINT | 72 << 32,
         0,

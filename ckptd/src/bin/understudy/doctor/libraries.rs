@@ -76,7 +76,8 @@ fn judge(listing: &str) -> Vec<Check> {
             None => Check::warning(
                 NAME,
                 "it is not linked with an MPI library",
-                "none if it loads MPI while it runs, as Python does; else build it with the mpicc of Open MPI or MPICH",
+                "none if it loads MPI while it runs, as Python does; else build it with the mpicc \
+                 of Open MPI or MPICH",
             ),
         });
     }
@@ -107,7 +108,8 @@ mod tests {
             .collect()
     }
 
-    const MPI: &str = "\tlibmpi.so.40 => /opt/lib/libmpi.so.40 (0x7f0000000000)\n\tlibc.so.6 => /lib/libc.so.6 (0x7f)\n";
+    const MPI: &str = "\tlibmpi.so.40 => /opt/lib/libmpi.so.40 (0x7f0000000000)\n\tlibc.so.6 => \
+        /lib/libc.so.6 (0x7f)\n";
 
     #[test]
     fn libraries_that_cannot_be_protected_are_named() {

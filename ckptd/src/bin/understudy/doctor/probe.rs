@@ -21,7 +21,8 @@ const PERIOD: Duration = Duration::from_millis(100);
 /// How long a job may take to end after it was told to.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// The memory that a worker was seen to need, and is estimated to need with other settings. In bytes.
+/// The memory that a worker was seen to need, and is estimated to need with other settings. In
+/// bytes.
 #[derive(Debug, Serialize)]
 pub struct Memory {
     /// Largest resident memory of a worker, copies included, without files.
@@ -47,9 +48,11 @@ impl Memory {
                 .map(|(_, bytes)| *bytes)
                 .max()
         };
-        // What a program sets up before MPI_Init is in the first capture, what it sets up then in the second.
+        // What a program sets up before MPI_Init is in the first capture, what it sets up then in
+        // the second.
         let (program, changes) = (most(0).unwrap_or(0), most(3).unwrap_or(0));
-        // A worker has its own memory, its own copy, its partners', and the changes of all while they are under way.
+        // A worker has its own memory, its own copy, its partners', and the changes of all while
+        // they are under way.
         let seen = worker.saturating_sub(spare) as f64;
         let share = |memory: f64, deltas: f64| memory * program as f64 + deltas * changes as f64;
         let estimate = |with: f64| spare + (seen * with / share(3.0, 2.0).max(1.0)) as u64;
@@ -72,8 +75,8 @@ impl Memory {
     pub fn describe(&self, out: &mut String) {
         let _ = writeln!(
             out,
-            "Memory of a worker: {} were seen; {} are MPI's and the layer's own, about {} the program's, of which {} change between \
-             checkpoints; the rest is copies",
+            "Memory of a worker: {} were seen; {} are MPI's and the layer's own, about {} the \
+             program's, of which {} change between checkpoints; the rest is copies",
             bytes(self.worker),
             bytes(self.spare),
             bytes(self.program),
@@ -83,7 +86,8 @@ impl Memory {
             let all = estimate * u64::from(self.workers);
             let _ = writeln!(
                 out,
-                "  UNDERSTUDY_COPIES={copies:<6} about {:>10} for each, {:>10} for {} workers, of {} available here",
+                "  UNDERSTUDY_COPIES={copies:<6} about {:>10} for each, {:>10} for {} workers, of \
+                 {} available here",
                 bytes(*estimate),
                 bytes(all),
                 self.workers,
@@ -179,7 +183,8 @@ fn trial(
         (true, Some(status)) => Some(Check::failure(
             NAME,
             format!("ran protected, and failed with {}", how(status)),
-            "what it has printed tells why; it is the program's own affair if it fails without the layer as well",
+            "what it has printed tells why; it is the program's own affair if it fails without \
+             the layer as well",
         )),
         (false, Some(status)) if status.success() && !has_begun => Some(Check::failure(
             NAME,
@@ -251,7 +256,8 @@ pub fn end(child: &mut Child) -> std::io::Result<()> {
     child.wait().map(drop)
 }
 
-/// Memory of the process that has most, among those with such a role, as far as they are on this node.
+/// Memory of the process that has most, among those with such a role, as far as they are on this
+/// node.
 fn resident_most(standing: &Standing, has_role: impl Fn(Role) -> bool) -> u64 {
     let processes = standing
         .processes

@@ -48,12 +48,14 @@ fn settings_of_open_mpi() -> Vec<Check> {
         (
             "pml",
             |value| value != "ob1",
-            "MPI is initialised anew after a failure, which has been tried with the messaging layer ob1 only",
+            "MPI is initialised anew after a failure, which has been tried with the messaging \
+             layer ob1 only",
         ),
         (
             "coll",
             |value| !value.starts_with('^') || !value.contains("han"),
-            "results of the collectives of `han` depend on which ranks share a node, which a recovery may change",
+            "results of the collectives of `han` depend on which ranks share a node, which a \
+             recovery may change",
         ),
         (
             "btl",

@@ -45,7 +45,8 @@ pub struct EventFiles {
     pub kinds: BTreeMap<String, Amount>,
     /// Copies, by who sent them to whom.
     pub copies: Vec<Pair>,
-    /// Bytes of the journals of the initialisation phase, by worker, as far as they were rehearsed or kept.
+    /// Bytes of the journals of the initialisation phase, by worker, as far as they were rehearsed
+    /// or kept.
     #[serde(serialize_with = "by_number")]
     pub journals: BTreeMap<Worker, u64>,
     /// What the journals are made of.

@@ -137,7 +137,8 @@ impl Sharing {
     pub fn describe(&self, out: &mut String) {
         let _ = writeln!(
             out,
-            "  pages whose content other workers have, too\n    {:<12} {:>10} {:>10} {:>10} {:>7} {:>14}",
+            "  pages whose content other workers have, too\n    {:<12} {:>10} {:>10} {:>10} {:>7} \
+             {:>14}",
             "", "pages", "zero", "elsewhere", "", "in same place"
         );
         for OfWorker { worker, shares } in &self.workers {
@@ -169,7 +170,8 @@ mod tests {
 
     #[test]
     fn only_pages_of_other_workers_count() {
-        // Content 5 is everywhere, 6 twice in one worker only, 7 in two workers at different places.
+        // Content 5 is everywhere, 6 twice in one worker only, 7 in two workers at different
+        // places.
         let (first, second, third) = (
             sums(&[(1, 0), (2, 5), (3, 6), (4, 6), (5, 7)]),
             sums(&[(2, 5), (6, 7), (7, 8)]),

@@ -43,8 +43,9 @@ impl Events {
     }
 }
 
-/// The directory for event files; of an earlier job's files there it keeps none. One that nobody has named is in the working
-/// directory if there are several hosts, since that is most likely to be the same for all.
+/// The directory for event files; of an earlier job's files there it keeps none. One that nobody
+/// has named is in the working directory if there are several hosts, since that is most likely to
+/// be the same for all.
 pub fn event_directory(
     settings: &Settings,
     spans_hosts: bool,
@@ -148,7 +149,8 @@ pub fn run(job: &Job, progress: Progress) -> Outcome {
     let status = match (unwritten, status) {
         (Some(error), 0) => {
             tell(format_args!(
-                "what the program has printed could not be written ({error}), and the rest of it is lost; make room there"
+                "what the program has printed could not be written ({error}), and the rest of it \
+                 is lost; make room there"
             ));
             UNWRITTEN
         }
@@ -178,7 +180,8 @@ fn pumps(child: &mut Child, terminal: &Terminal) -> io::Result<Vec<JoinHandle<io
     Ok(pumps)
 }
 
-/// What cannot be written is thrown away, so that the job goes on; that is an error unless nobody reads it.
+/// What cannot be written is thrown away, so that the job goes on; that is an error unless nobody
+/// reads it.
 fn pump(mut from: impl Read, mut to: impl Write, terminal: &Terminal) -> io::Result<()> {
     let mut buffer = [0; 16 * 1024];
     let mut written = Ok(());
@@ -273,7 +276,9 @@ fn last_will(signal: i32, disk: Option<&Path>) -> String {
             "the same command with --restart goes on from the last epoch in {}",
             disk.display()
         ),
-        None => "no epoch is on disk (--disk DIR keeps some there), so it can only start from the beginning".to_owned(),
+        None => "no epoch is on disk (--disk DIR keeps some there), so it can only start from the \
+            beginning"
+            .to_owned(),
     };
     format!("{name} has ended the job; {next}")
 }

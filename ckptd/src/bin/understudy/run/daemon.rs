@@ -1,6 +1,7 @@
 //! The daemon of a job: the user's own if one serves this node, else one that ends with the job.
 //!
-//! The job does not depend on it, and so neither does its start: what goes wrong here is told, and the job goes on without.
+//! The job does not depend on it, and so neither does its start: what goes wrong here is told, and
+//! the job goes on without.
 
 use super::attend::Events;
 use super::settings::Settings;

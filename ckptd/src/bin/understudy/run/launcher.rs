@@ -30,7 +30,8 @@ pub fn quoted(words: &[OsString]) -> String {
 pub fn find(name: &OsStr) -> Result<PathBuf, Failure> {
     mpi::launcher(name).ok_or_else(|| {
         cannot(format!(
-            "there is no {} on the PATH. Put the directory of Open MPI's programs there, name it with --mpirun, or do without it (--launcher ckptd).",
+            "there is no {} on the PATH. Put the directory of Open MPI's programs there, name it \
+             with --mpirun, or do without it (--launcher ckptd).",
             name.display()
         ))
     })
@@ -59,8 +60,8 @@ pub fn check_user(line: &[OsString]) -> Result<(), Failure> {
         && !line.iter().any(|word| word == "--allow-run-as-root")
     {
         return Err(cannot(
-            "mpirun starts nothing for root. Use another account, or set OMPI_ALLOW_RUN_AS_ROOT=1 and \
-             OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 if root is meant.",
+            "mpirun starts nothing for root. Use another account, or set OMPI_ALLOW_RUN_AS_ROOT=1 \
+             and OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 if root is meant.",
         ));
     }
     Ok(())

@@ -67,8 +67,9 @@ pub fn check(name: &OsStr) -> Result<(), Failure> {
     }
     if gains_rights(&path, &metadata) {
         return Err(no(
-            &"it runs with other rights than yours (set-user-id, set-group-id or file capabilities), so nothing is preloaded into \
-              it (ld.so(8)) and no death of it can be recovered from. Run a copy without them: cp gives one.",
+            &"it runs with other rights than yours (set-user-id, set-group-id or file \
+                capabilities), so nothing is preloaded into it (ld.so(8)) and no death of it can \
+                be recovered from. Run a copy without them: cp gives one.",
         ));
     }
     let head = head(&path).map_err(|error| no(&error))?;
@@ -82,7 +83,8 @@ pub fn check(name: &OsStr) -> Result<(), Failure> {
         ))),
         Some(Some(_)) => Ok(()),
         Some(None) => Err(no(
-            &"it is linked statically, so nothing can be preloaded into it. Link it with the shared MPI library.",
+            &"it is linked statically, so nothing can be preloaded into it. Link it with the \
+                shared MPI library.",
         )),
         None => Err(no(
             &"it is neither a 64-bit program nor a script with `#!`. Was it built for this machine?",
@@ -164,8 +166,9 @@ fn loader(head: &[u8]) -> Option<Option<String>> {
     Some(segment.map(name))
 }
 
-/// A shell that waits for a program outlives it, ends with a status of its own, and so the launcher takes a rank that was killed for
-/// one that has ended. Other interpreters are the program themselves.
+/// A shell that waits for a program outlives it, ends with a status of its own, and so the launcher
+/// takes a rank that was killed for one that has ended. Other interpreters are the program
+/// themselves.
 fn check_script(
     shown: &impl std::fmt::Display,
     interpreter: &str,
@@ -177,8 +180,9 @@ fn check_script(
         return Ok(());
     }
     Err(cannot(format!(
-        "{shown} is a shell script without `exec`: {interpreter} would be the rank, and mpirun would take the death of what it \
-         starts for the end of the job. Write `exec` in front of the MPI program, as in: exec ./solver \"$@\""
+        "{shown} is a shell script without `exec`: {interpreter} would be the rank, and mpirun \
+         would take the death of what it starts for the end of the job. Write `exec` in front of \
+         the MPI program, as in: exec ./solver \"$@\""
     )))
 }
 

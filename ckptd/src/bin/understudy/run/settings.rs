@@ -91,8 +91,9 @@ impl Settings {
         self.all.get(variable).filter(|value| !value.is_empty())
     }
 
-    /// All values as the ranks will read them, and whether a job of so many workers can be protected by them. What the ranks
-    /// would refuse is refused here, before the job has waited for anything.
+    /// All values as the ranks will read them, and whether a job of so many workers can be
+    /// protected by them. What the ranks would refuse is refused here, before the job has waited
+    /// for anything.
     pub fn check(
         &self,
         workers: u32,
@@ -150,8 +151,8 @@ impl Settings {
         message
     }
 
-    /// What all ranks know and other users do not: what the user has given, or 128 random bits. `None` with a disk level, where every
-    /// start of the job must have the same.
+    /// What all ranks know and other users do not: what the user has given, or 128 random bits.
+    /// `None` with a disk level, where every start of the job must have the same.
     pub fn secret(&self) -> Option<OsString> {
         if self.get("UNDERSTUDY_DISK").is_some() {
             return None;

@@ -26,8 +26,8 @@ impl Signals {
         })
     }
 
-    /// Passes signals on to a process, in a thread that ends with this program. What is returned has the last one that may end a
-    /// job, or 0.
+    /// Passes signals on to a process, in a thread that ends with this program. What is returned
+    /// has the last one that may end a job, or 0.
     pub fn pass_on_to(mut self, child: u32) -> io::Result<Arc<AtomicI32>> {
         let last = Arc::clone(&self.last);
         std::thread::Builder::new().spawn(move || {
@@ -35,7 +35,8 @@ impl Signals {
                 if ![SIGUSR1, SIGUSR2].contains(&origin.signal) {
                     self.last.store(origin.signal, SeqCst);
                 }
-                // A key of the terminal has reached the launcher already: a second time it would mean "at once".
+                // A key of the terminal has reached the launcher already: a second time it would
+                // mean "at once".
                 if origin.process.is_some() {
                     pass(child, origin.signal);
                 }

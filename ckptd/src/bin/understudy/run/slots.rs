@@ -20,8 +20,8 @@ pub struct SlotRequest<'a> {
     pub oversubscribe: bool,
 }
 
-/// Whether the launcher must be told that ranks may share cores. An error if that would be needed, but was not asked for where it
-/// may do harm: on hosts that the user has counted out.
+/// Whether the launcher must be told that ranks may share cores. An error if that would be needed,
+/// but was not asked for where it may do harm: on hosts that the user has counted out.
 pub fn must_oversubscribe(request: &SlotRequest<'_>, line: &[OsString]) -> Result<bool, Failure> {
     let ranks = request.ranks;
     let says_so = |word: &OsString| {
@@ -43,8 +43,8 @@ pub fn must_oversubscribe(request: &SlotRequest<'_>, line: &[OsString]) -> Resul
             .sum::<Result<u32, _>>()?;
         if slots < ranks {
             return Err(cannot(format!(
-                "{} and {} need {ranks} slots, and --host {} has {slots}. Give a host more (`name:N`), name \
-                 another one, or add --oversubscribe.",
+                "{} and {} need {ranks} slots, and --host {} has {slots}. Give a host more \
+                 (`name:N`), name another one, or add --oversubscribe.",
                 count(request.workers, "worker", "workers"),
                 count(ranks - request.workers, "spare", "spares"),
                 request.hosts.join(",")
@@ -64,14 +64,15 @@ pub fn must_oversubscribe(request: &SlotRequest<'_>, line: &[OsString]) -> Resul
     Ok(node::cores() < ranks)
 }
 
-/// Slots of a list of hosts, as the launcher counts them: one for each time that a host is named without a number.
+/// Slots of a list of hosts, as the launcher counts them: one for each time that a host is named
+/// without a number.
 fn slots(hosts: &str) -> Result<u32, Failure> {
     let hosts = hosts_of_list(hosts).map_err(|error| usage(format_args!("--host: {error}")))?;
     Ok(hosts.iter().map(|host| host.slots).sum())
 }
 
-/// The hosts that ranks may run on, or none if that is this one alone. A batch system may give others, whose names are not
-/// known here: this one's name stands for them.
+/// The hosts that ranks may run on, or none if that is this one alone. A batch system may give
+/// others, whose names are not known here: this one's name stands for them.
 pub fn others(hosts: &[String], file: Option<&Path>) -> Vec<String> {
     let own = rustix::system::uname()
         .nodename()

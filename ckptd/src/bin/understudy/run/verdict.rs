@@ -1,4 +1,5 @@
-//! What came of a job. The launcher's status is not enough: it is 0 after a rank was killed, and may be after a crash.
+//! What came of a job. The launcher's status is not enough: it is 0 after a rank was killed, and
+//! may be after a crash.
 
 use understudy_formats::events::{EndHow, Worker};
 use understudy_report::{Protection, Standing};
@@ -29,14 +30,15 @@ pub fn verdict(standing: Option<&Standing>, launcher: u8, is_silent: bool) -> Ve
         return match launcher {
             status if is_silent => told(
                 status,
-                "the ranks could not write their event files, so there is no account of the job; whether it was protected, its \
-                 messages tell. Make room there, or name another directory with --log-dir"
+                "the ranks could not write their event files, so there is no account of the job; \
+                 whether it was protected, its messages tell. Make room there, or name another \
+                 directory with --log-dir"
                     .into(),
             ),
             0 => told(
                 0,
-                "no rank has told of itself, so the program was not protected: it has not called MPI_Init, is linked with another \
-                 MPI, or its event files are on other nodes"
+                "no rank has told of itself, so the program was not protected: it has not called \
+                 MPI_Init, is linked with another MPI, or its event files are on other nodes"
                     .into(),
             ),
             status => silent(status),
@@ -84,7 +86,9 @@ pub fn verdict(standing: Option<&Standing>, launcher: u8, is_silent: bool) -> Ve
     if is_silent {
         return told(
             launcher,
-            "there was no room for event files, so there is no whole account of the job, which has ended well".into(),
+            "there was no room for event files, so there is no whole account of the job, which \
+             has ended well"
+                .into(),
         );
     }
     let why = match &standing.protection {
@@ -94,7 +98,8 @@ pub fn verdict(standing: Option<&Standing>, launcher: u8, is_silent: bool) -> Ve
     told(
         LOST,
         format!(
-            "{} {} did not finish, and {why}, although the launcher exited with status 0; the job's results are not complete",
+            "{} {} did not finish, and {why}, although the launcher exited with status 0; the \
+             job's results are not complete",
             if missing.len() == 1 {
                 "worker"
             } else {

@@ -67,8 +67,8 @@ impl Model {
             )
         };
         format!(
-            "{} nodes, a checkpoint after every {} iterations: {:.3e} failures per second, and each idle node saves {:.1} J in a recovery.\n\n\
-             {:<58} {:>14} {:>14}\n{}{}{}",
+            "{} nodes, a checkpoint after every {} iterations: {:.3e} failures per second, and \
+             each idle node saves {:.1} J in a recovery.\n\n{:<58} {:>14} {:>14}\n{}{}{}",
             self.nodes,
             self.every,
             self.failures_per_s,

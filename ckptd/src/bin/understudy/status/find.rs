@@ -1,4 +1,5 @@
-//! Jobs by the ledgers of their ranks, and by their event files where the launcher tells where these are.
+//! Jobs by the ledgers of their ranks, and by their event files where the launcher tells where
+//! these are.
 
 use serde::Serialize;
 use std::collections::BTreeMap;
