@@ -170,7 +170,7 @@ pub(crate) fn table(catalogue: &str) -> String {
             "    Message {{\n        identifier: \"{}\",\n        text: {},\n        cause: {},\n\
              \x20       remedy: {},\n    }},\n",
             entry.id,
-            literal(&entry.text, "        "),
+            literal(&without_formats(&entry.text), "        "),
             literal(&entry.cause, "        "),
             literal(&entry.remedy, "        "),
         );
@@ -207,21 +207,23 @@ its user (set-user-id, file capabilities), or `UNDERSTUDY_DISABLE=1` is set, or 
 `understudy run` names the cause.
 ";
 
-/// Returns a text for a table of Markdown.
-///
-/// The names of parameters are in capitals.
-fn shown(text: &str) -> String {
-    let mut out = String::new();
+/// Returns a text without the formats of its parameters.
+fn without_formats(text: &str) -> String {
     let mut parts = text.split('{');
-    out.push_str(parts.next().unwrap_or_default());
+    let mut out = parts.next().unwrap_or_default().to_owned();
     for part in parts {
         let (placeholder, rest) = part.split_once('}').expect("a closing brace");
         let (name, _) = placeholder.split_once(':').unwrap_or((placeholder, ""));
-        out.push_str(&name.to_uppercase());
-        out.push_str(rest);
+        let _ = write!(out, "{{{name}}}{rest}");
     }
-    let fence = if out.contains('`') { "``" } else { "`" };
-    format!("{fence}{}{fence}", out.replace('|', "\\|"))
+    out
+}
+
+/// Returns a text as code in a table of Markdown.
+fn shown(text: &str) -> String {
+    let text = without_formats(text).replace('|', "\\|");
+    let fence = if text.contains('`') { "``" } else { "`" };
+    format!("{fence}{text}{fence}")
 }
 
 /// Returns docs/messages.md.

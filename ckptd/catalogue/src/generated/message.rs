@@ -183,12 +183,12 @@ pub fn program_in_background(process: impl Display, program: impl Display) -> im
     })
 }
 
-pub fn wrapper_waits(wrapper: impl Display, name: impl Display) -> impl Display {
+pub fn wrapper_waits(wrapper: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
             "the launcher has started {wrapper}, which runs the program as its child: a \
-             failure of the program is recovered from only if {name} then ends by the \
+             failure of the program is recovered from only if {wrapper} then ends by the \
              same signal N, or with status 128+N; let a script `exec` the program \
              [wrapper-waits]"
         )

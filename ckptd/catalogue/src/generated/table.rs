@@ -172,8 +172,8 @@ pub static CATALOGUE: &[Message] = &[
     Message {
         identifier: "wrapper-waits",
         text: "the launcher has started {wrapper}, which runs the program as its child: a \
-         failure of the program is recovered from only if {name} then ends by the same \
-         signal N, or with status 128+N; let a script `exec` the program",
+         failure of the program is recovered from only if {wrapper} then ends by the \
+         same signal N, or with status 128+N; let a script `exec` the program",
         cause: "a wrapper that waits for the program: the guardian sees the end of the wrapper \
          alone",
         remedy: "`exec` in a script; wrappers that execute the program",
@@ -217,8 +217,8 @@ pub static CATALOGUE: &[Message] = &[
     },
     Message {
         identifier: "directory-open-to-others",
-        text: "{directory} can be entered by others (mode {mode:o}), so what the job keeps \
-         there would be in others' hands; chmod it to 700",
+        text: "{directory} can be entered by others (mode {mode}), so what the job keeps there \
+         would be in others' hands; chmod it to 700",
         cause: "another user or program has made it; understudy keeps data of the job there; a \
          job with other nodes stops",
         remedy: "`chmod 700`, have the administrator remove it, or name another directory in \
@@ -226,9 +226,9 @@ pub static CATALOGUE: &[Message] = &[
     },
     Message {
         identifier: "directory-exchangeable",
-        text: "{directory} is writable for others and has no sticky bit (mode {mode:o}), so \
-         what the job keeps there would be in others' hands; have the administrator \
-         chmod it to 1777",
+        text: "{directory} is writable for others and has no sticky bit (mode {mode}), so what \
+         the job keeps there would be in others' hands; have the administrator chmod it \
+         to 1777",
         cause: "another user or program has made it; understudy keeps data of the job there; a \
          job with other nodes stops",
         remedy: "`chmod 700`, have the administrator remove it, or name another directory in \
@@ -246,7 +246,7 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "environment-not-saved",
         text: "the environment cannot be set aside (memfd, errno {error})",
         cause: "no memory, or too many open files",
-        remedy: "raise the limit that errno N tells of",
+        remedy: "raise the limit that the error number names (errno(3))",
     },
     Message {
         identifier: "mpi-loaded-late",
@@ -294,7 +294,7 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "loader-glibc-version",
         text: "PROGRAM: …/libc.so.6: version `GLIBC_2.34' not found (required by \
          …/libunderstudy.so)",
-        cause: "the loader's message: this C library is older tha replacement can use",
+        cause: "the loader's message: this C library is older than understudy can use",
         remedy: "a system with glibc 2.34 or later (RHEL 9, Ubuntu 22.04, Debian 12)",
     },
     Message {
@@ -487,13 +487,13 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "child-files-not-restored",
         text: "files that child processes change are not put back after a failure: {error}",
         cause: "a thread or socket for that cannot be made",
-        remedy: "as REASON says",
+        remedy: "do what the reason names",
     },
     Message {
         identifier: "child-log-lost",
         text: "the log of effects of child processes cannot be kept ({error})",
         cause: "a thread or socket for that cannot be made",
-        remedy: "as REASON says",
+        remedy: "do what the reason names",
     },
     Message {
         identifier: "no-shared-pointer",
@@ -529,13 +529,13 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "spawn-failed",
         text: "MPI_Comm_spawn: {why}",
         cause: "a process could not be started; the call fails (with Open MPI by MPI_ERR_SPAWN)",
-        remedy: "as REASON says",
+        remedy: "do what the reason names",
     },
     Message {
         identifier: "spawn-impossible",
         text: "MPI_Comm_spawn: {error}",
         cause: "a process could not be started; the call fails (with Open MPI by MPI_ERR_SPAWN)",
-        remedy: "as REASON says",
+        remedy: "do what the reason names",
     },
     Message {
         identifier: "spawned-process-killed",
@@ -1040,7 +1040,7 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "spawn-arguments",
         text: "MPI_Comm_spawn: its arguments cannot be handed on: {error}",
         cause: "a descriptor or memory is lacking in the process manager",
-        remedy: "raise the limit that REASON names",
+        remedy: "raise the limit that the reason names",
     },
     Message {
         identifier: "threads-unsupported",
@@ -1131,7 +1131,7 @@ pub static CATALOGUE: &[Message] = &[
         cause: "the function does not undo exactly what a step does, has failed or was stopped, \
          or a checkpoint lies inside of a step; the results are right all the same, but \
          this process keeps copies from here on",
-        remedy: "what REASON says; exact operations only",
+        remedy: "do what the reason names; use exact operations only",
     },
     Message {
         identifier: "undo-wrong",
@@ -1480,9 +1480,9 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "accelerator-not-saved",
         text: "the program uses an accelerator ({device}), and its memory cannot be saved: \
          {why}; or run the program with UNDERSTUDY_DISABLE=1",
-        cause: "what it says: a driver without the entry points, one of them that fails (with \
-         the driver's error number), something open that another process would not have. \
-         Protection is given up",
+        cause: ": a driver without the entry points, one of them that fails (with the driver's \
+         error number), something open that another process would not have. Protection \
+         is given up",
         remedy: "NVIDIA's driver from version 570 on; see [Accelerators](guide.md#accelerators)",
     },
     Message {
@@ -1525,9 +1525,9 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "kernel-state-refused",
         text: "the program has {what}, which cannot be saved: {why}; or run it with \
          UNDERSTUDY_DISABLE=1",
-        cause: "STATE is `semaphores of System V (identifier N)` or `a message queue of System \
-         V (identifier N)` that another process may use (it has a key, or a rank, a \
-         child or another program has made or used it) or that has adjustments of \
+        cause: "the state is `semaphores of System V (identifier N)` or `a message queue of \
+         System V (identifier N)` that another process may use (it has a key, or a rank, \
+         a child or another program has made or used it) or that has adjustments of \
          `SEM_UNDO`, `hundreds of System V objects`, `a context of kernel AIO \
          (io_setup)` with requests under way or of a libaio before 0.3.112, `FILE \
          mapped` (a device), `thread N (NAME), made by clone(2)`, `another value of Gid \
@@ -1542,9 +1542,9 @@ pub static CATALOGUE: &[Message] = &[
     Message {
         identifier: "no-checkpoint-possible",
         text: "{why}; no checkpoint of rank {rank} was possible at {count} intervals",
-        cause: "STATE is `semaphores of System V (identifier N)` or `a message queue of System \
-         V (identifier N)` that another process may use (it has a key, or a rank, a \
-         child or another program has made or used it) or that has adjustments of \
+        cause: "the state is `semaphores of System V (identifier N)` or `a message queue of \
+         System V (identifier N)` that another process may use (it has a key, or a rank, \
+         a child or another program has made or used it) or that has adjustments of \
          `SEM_UNDO`, `hundreds of System V objects`, `a context of kernel AIO \
          (io_setup)` with requests under way or of a libaio before 0.3.112, `FILE \
          mapped` (a device), `thread N (NAME), made by clone(2)`, `another value of Gid \
@@ -1577,8 +1577,8 @@ pub static CATALOGUE: &[Message] = &[
     },
     Message {
         identifier: "no-checkpoint",
-        text: "no checkpoint for {time:.1} s, more than {intervals} intervals: {why}. A \
-         failure now costs all work since epoch {epoch}; {remedy}",
+        text: "no checkpoint for {time} s, more than {intervals} intervals: {why}. A failure \
+         now costs all work since epoch {epoch}; {remedy}",
         cause: "the program is in a phase in which no checkpoint is possible; told once for \
          each place",
         remedy: "`understudy_point()` (`understudy.h`) or `MPI_Barrier(MPI_COMM_WORLD)` now and \
@@ -1624,7 +1624,7 @@ pub static CATALOGUE: &[Message] = &[
     },
     Message {
         identifier: "messages-late",
-        text: "at a checkpoint, messages that were sent have not arrived for {time:?}: \
+        text: "at a checkpoint, messages that were sent have not arrived for {time}: \
          {missing}; {receives} receives are posted",
         cause: "the network is slow, or a message was lost",
         remedy: "see whether the network works; the checkpoint waits",
@@ -1689,7 +1689,7 @@ pub static CATALOGUE: &[Message] = &[
     },
     Message {
         identifier: "restarted",
-        text: "the job goes on from epoch {epoch} on disk, after {time:.1} ms; {output}",
+        text: "the job goes on from epoch {epoch} on disk, after {time} ms; {output}",
         cause: "a restart",
         remedy: "",
     },
@@ -2018,10 +2018,9 @@ pub static CATALOGUE: &[Message] = &[
     },
     Message {
         identifier: "recovered",
-        text: "{event}; back at epoch {epoch} after {time:.1} ms",
-        cause: "a recovery; T counts from the failure, or from the last sign of a host that has \
-         fallen silent, to the return to the program, and `understudy report` tells the \
-         same",
+        text: "{event}; back at epoch {epoch} after {time} ms",
+        cause: "a recovery; the time counts from the failure, or from the last sign of a host \
+         that is silent, to the return to the program, as in `understudy report`",
         remedy: "",
     },
     Message {
@@ -2067,8 +2066,8 @@ pub static CATALOGUE: &[Message] = &[
     },
     Message {
         identifier: "node-without-survivors",
-        text: "nobody is left on the node of worker(s) {workers:?}: what they printed after \
-         the checkpoint appears again, and files that they created, removed, renamed or \
+        text: "nobody is left on the node of worker(s) {workers}: what they printed after the \
+         checkpoint appears again, and files that they created, removed, renamed or \
          wrote and closed after it stay as they are",
         cause: "the node is lost; only its processes could have told how far output and files \
          had got",
@@ -2264,14 +2263,14 @@ pub static CATALOGUE: &[Message] = &[
     },
     Message {
         identifier: "removed-file-too-large",
-        text: "the pages at {range:x?} are those of a file that was removed, and are more than \
+        text: "the pages at {range} are those of a file that was removed, and are more than \
          copies hold of one",
         cause: "a mapped file is gone, or no memory",
         remedy: "keep files that are mapped",
     },
     Message {
         identifier: "mapped-file-replaced",
-        text: "{path:?} has been replaced while the job ran, so that a process that needs it \
+        text: "{path} has been replaced while the job ran, so that a process that needs it \
          again would map another file; leave files alone that running jobs use, or give \
          new ones new names",
         cause: "a process that needs the file again would map another one",
@@ -2495,7 +2494,7 @@ pub static CATALOGUE: &[Message] = &[
     },
     Message {
         identifier: "memory-policy-not-restored",
-        text: "the NUMA policy of memory ({range:x?}) cannot be restored ({error})",
+        text: "the NUMA policy of memory ({range}) cannot be restored ({error})",
         cause: "the replacement's node or cpuset has other memory nodes",
         remedy: "the same nodes and cpusets for spares",
     },
@@ -2507,7 +2506,7 @@ pub static CATALOGUE: &[Message] = &[
     },
     Message {
         identifier: "mapping-attribute-not-restored",
-        text: "an attribute of a mapping ({attribute}, {range:x?}) cannot be restored ({error})",
+        text: "an attribute of a mapping ({attribute}, {range}) cannot be restored ({error})",
         cause: "madvise(2) fails on the replacement's kernel",
         remedy: "the same kernel for all nodes",
     },

@@ -139,7 +139,7 @@ fn report_wrapper(own: &ProcessPlace, guardian: &Line) {
     };
     let name = std::fs::read_to_string(format!("/proc/{wrapper}/comm")).unwrap_or_default();
     let name = name.trim_end();
-    log::warn!("{}", message::wrapper_waits(name, name));
+    log::warn!("{}", message::wrapper_waits(name));
 }
 
 /// Returns the child of the guardian that is an ancestor of this process.
