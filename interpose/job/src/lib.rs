@@ -10,11 +10,13 @@
 pub mod daemon;
 pub mod disk;
 pub mod domains;
+mod job_runtime;
 pub mod own_messages;
 pub mod peers;
 pub mod renewal;
 pub mod rounds;
 pub mod world;
 
+pub use job_runtime::{DOOR, Runtime};
 use understudy_base::{cell, errors, fault, gather, generated, role, shim, sys, told};
 use understudy_program::user;

@@ -11,14 +11,13 @@
 #![allow(unsafe_code)]
 
 use crate::cell::{Field, runtime};
-use crate::daemon;
 use crate::generated::{DATA_COUNT, HandleKind, PREDEFINED};
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 
 runtime! {
-    pub struct Runtime: daemon::Runtime {
+    pub struct Runtime: understudy_job::Runtime {
         reals: Field<Reals> = Field::new(Reals {
             created: [const { Vec::new() }; KINDS],
             predefined: [std::ptr::null_mut(); DATA_COUNT],

@@ -17,5 +17,5 @@ pub mod rendezvous;
 pub mod requests;
 
 use understudy_base::{arch, attention, cell, errors, fault, gather, generated, told};
-use understudy_job::{daemon, own_messages, renewal, world};
+use understudy_job::{own_messages, renewal, world};
 use understudy_program::user;

@@ -64,7 +64,7 @@ pub unsafe extern "C" fn understudy_runtime_start(
 /// For what is called from outside, and not by way of a handler.
 fn hand_down(rt: &'static Runtime) {
     user::DOOR.open(rt);
-    renewal::DOOR.open(rt);
+    understudy_job::DOOR.open(rt);
     op::DOOR.open(rt);
     journal::DOOR.open(rt);
     recovery::DOOR.open(rt);

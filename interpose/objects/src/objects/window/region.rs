@@ -9,13 +9,13 @@
 #![allow(unsafe_code)]
 
 use crate::arch::raw;
-use crate::world::Runtime;
 use crate::{abi, world};
 use std::io;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 use understudy_image::PAGE_SIZE;
 use understudy_image::shared::{self, Part};
+use understudy_job::Runtime;
 use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::{ProcessNumber, Worker};
