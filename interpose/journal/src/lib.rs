@@ -4,4 +4,4 @@ pub mod journal;
 
 use understudy_base::{arch, cell, events, generated, sys, told};
 use understudy_job::world;
-use understudy_objects::{early, handles, objects, requests};
+use understudy_objects::{handles, objects, requests};

@@ -12,10 +12,12 @@ pub mod early;
 pub mod exposure;
 pub mod handles;
 pub mod objects;
+mod objects_runtime;
 pub mod posting;
 pub mod rendezvous;
 pub mod requests;
 
+pub use objects_runtime::{DOOR, Runtime};
 use understudy_base::{arch, attention, cell, errors, fault, gather, generated, told};
 use understudy_job::{own_messages, renewal, world};
 use understudy_program::user;

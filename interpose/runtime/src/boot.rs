@@ -5,7 +5,6 @@ mod parameters;
 
 use crate::calls::{self, runtime};
 use crate::generated::{Proc, SLOT_COUNT, SLOT_NAMES};
-use crate::objects::op;
 use crate::recovery::Runtime;
 use crate::told::{config, info, launcher_size, number, process, variable};
 use crate::{
@@ -65,7 +64,7 @@ pub unsafe extern "C" fn understudy_runtime_start(
 fn hand_down(rt: &'static Runtime) {
     user::DOOR.open(rt);
     understudy_job::DOOR.open(rt);
-    op::DOOR.open(rt);
+    understudy_objects::DOOR.open(rt);
     journal::DOOR.open(rt);
     recovery::DOOR.open(rt);
 }

@@ -6,12 +6,11 @@ use super::play::Play;
 use super::recorder::Recorder;
 use crate::arch::Frame;
 use crate::cell::{Door, Field, runtime};
-use crate::early;
 use std::time::Duration;
 use understudy_numbers::Epoch;
 
 runtime! {
-    pub struct Runtime: early::Runtime {
+    pub struct Runtime: understudy_objects::Runtime {
         /// The phase that is recorded, or was.
         pub(super) recording: Field<Recording> = Field::new(Recording::Off),
         /// State of the system call filter of a replay.

@@ -5,8 +5,8 @@ use crate::calls::runtime;
 use crate::errors::{ERR_ARG, ERR_COMM, SUCCESS};
 use crate::generated::Proc;
 use crate::handles::{VirtComm, VirtGroup};
+use crate::objects::comm;
 use crate::objects::group::{self, ERR_GROUP};
-use crate::objects::{self, comm};
 use crate::raise::raise;
 use crate::recovery::Runtime;
 use crate::world;
@@ -62,7 +62,7 @@ fn known(rt: &Runtime, group: VirtGroup) -> Result<Vec<Worker>, c_int> {
 pub(super) unsafe fn of_comm(
     rt: &Runtime,
     procedure: Proc,
-    members: fn(&objects::Runtime, VirtComm) -> Option<Vec<Worker>>,
+    members: fn(&understudy_objects::Runtime, VirtComm) -> Option<Vec<Worker>>,
     comm: VirtComm,
     group: *mut VirtGroup,
 ) -> c_int {

@@ -8,8 +8,9 @@
 //! until all members have captured, and restore only when all are in the recovery.
 #![allow(unsafe_code)]
 
+use crate::abi::is_foreign;
 use crate::arch::raw;
-use crate::{abi, world};
+use crate::world;
 use std::io;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
@@ -124,7 +125,7 @@ impl Region {
     /// holes; MPICH reports nothing.
     pub fn segment(&self, rank: usize) -> Option<(u64, Segment)> {
         let (start, segment) = (self.starts.get(rank)?, *self.segments.get(rank)?);
-        let is_nowhere = segment.size == 0 && (abi::is_foreign() || may_be_apart(&self.segments));
+        let is_nowhere = segment.size == 0 && (is_foreign() || may_be_apart(&self.segments));
         Some((if is_nowhere { 0 } else { self.base + start }, segment))
     }
 
