@@ -7,7 +7,7 @@
 mod mark_list;
 
 use crate::cell::{Field, runtime};
-use crate::{events, journal};
+use crate::events;
 pub use mark_list::{Mark, MarkList};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ pub use understudy_formats::events::MarkWay as Way;
 use understudy_image::runs::{self, AddrRange, PageRun};
 
 runtime! {
-    pub struct Runtime: journal::Runtime {
+    pub struct Runtime: understudy_journal::Runtime {
         /// Pages that need not be saved.
         marks: Field<Marks> = Field::new(Marks::NONE),
         /// Whether a function has not undone what it should have.

@@ -1,7 +1,9 @@
 //! Record of the set-up phase, and its replay.
 
 pub mod journal;
+mod journal_runtime;
 
+pub use journal_runtime::{DOOR, Runtime};
 use understudy_base::{arch, cell, events, generated, sys, told};
 use understudy_job::world;
 use understudy_objects::{handles, objects, requests};

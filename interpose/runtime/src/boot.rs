@@ -8,8 +8,7 @@ use crate::generated::{Proc, SLOT_COUNT, SLOT_NAMES};
 use crate::recovery::Runtime;
 use crate::told::{config, info, launcher_size, number, process, variable};
 use crate::{
-    abi, arch, cell, entry, events, fatal, fault, handles, journal, recovery, renewal, shim, sys,
-    told, user,
+    abi, arch, cell, entry, events, fatal, fault, handles, recovery, renewal, shim, sys, told, user,
 };
 use std::ffi::{CStr, CString, c_char, c_int};
 use understudy_abi::{ABI_VERSION, BootInfo, EntryPoints, exit};
@@ -65,7 +64,7 @@ fn hand_down(rt: &'static Runtime) {
     user::DOOR.open(rt);
     understudy_job::DOOR.open(rt);
     understudy_objects::DOOR.open(rt);
-    journal::DOOR.open(rt);
+    understudy_journal::DOOR.open(rt);
     recovery::DOOR.open(rt);
 }
 
