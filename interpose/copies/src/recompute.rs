@@ -7,10 +7,11 @@
 //! too, and compares.
 #![allow(unsafe_code)]
 
+use crate::Runtime;
 use crate::arch::{self, Frame};
 use crate::generated::Proc;
 use crate::journal::address_names;
-use crate::marks::{self, POISON, Region, Runtime};
+use crate::marks::{self, POISON, Region};
 use crate::{ending, events, sys, told};
 use std::time::Instant;
 use understudy_catalogue::message;

@@ -11,7 +11,7 @@ use crate::copies;
 use std::cell::Cell;
 
 runtime! {
-    pub struct Runtime: copies::Runtime {
+    pub struct Runtime: understudy_copies::Runtime {
         /// True if a decision on static data is to be made.
         pub(super) is_open: Cell<bool> = Cell::new(false),
         /// Messages in flight, each with true if it is received.
