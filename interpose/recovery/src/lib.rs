@@ -4,8 +4,10 @@
 //! - [`rehearsal`]: trial replays, and static data that replicas need not hold.
 
 pub mod recovery;
+mod recovery_runtime;
 pub mod rehearsal;
 
+pub use recovery_runtime::{DOOR, Runtime};
 pub use understudy_base::arch::Rewound;
 use understudy_base::{arch, cell, errors, events, fault, gather, generated, shim, sys, told};
 use understudy_copies::{

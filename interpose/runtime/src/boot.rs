@@ -3,12 +3,12 @@
 
 mod parameters;
 
+use crate::Runtime;
 use crate::calls::{self, runtime};
 use crate::generated::{Proc, SLOT_COUNT, SLOT_NAMES};
-use crate::recovery::Runtime;
 use crate::told::{config, info, launcher_size, number, process, variable};
 use crate::{
-    abi, arch, cell, entry, events, fatal, fault, handles, recovery, renewal, shim, sys, told, user,
+    abi, arch, cell, entry, events, fatal, fault, handles, renewal, shim, sys, told, user,
 };
 use std::ffi::{CStr, CString, c_char, c_int};
 use understudy_abi::{ABI_VERSION, BootInfo, EntryPoints, exit};
@@ -65,7 +65,7 @@ fn hand_down(rt: &'static Runtime) {
     understudy_job::DOOR.open(rt);
     understudy_objects::DOOR.open(rt);
     understudy_journal::DOOR.open(rt);
-    recovery::DOOR.open(rt);
+    crate::DOOR.open(rt);
 }
 
 /// Where the relay of the program's streams is to make its ledger: a string that lives as long as the process.

@@ -7,6 +7,7 @@
 )]
 
 use super::one_sided::{finish, start};
+use crate::Runtime;
 use crate::calls::runtime;
 use crate::errors::{ERR_NO_MEM, SUCCESS};
 use crate::generated::{Proc, real};
@@ -14,7 +15,6 @@ use crate::handles::{VirtDatatype, VirtOp, VirtRequest, VirtWin, real_datatype, 
 use crate::objects::datatype::elements::{self, Elements, Operand};
 use crate::objects::window::Direct;
 use crate::objects::{op, window};
-use crate::recovery::Runtime;
 use crate::{copies, fault};
 use std::ffi::{c_int, c_void};
 use std::ptr;

@@ -1,6 +1,7 @@
 //! Groups (MPI 4.1, 7.3).
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
+use crate::Runtime;
 use crate::calls::runtime;
 use crate::errors::{ERR_ARG, ERR_COMM, SUCCESS};
 use crate::generated::Proc;
@@ -8,7 +9,6 @@ use crate::handles::{VirtComm, VirtGroup};
 use crate::objects::comm;
 use crate::objects::group::{self, ERR_GROUP};
 use crate::raise::raise;
-use crate::recovery::Runtime;
 use crate::world;
 use std::ffi::c_int;
 use understudy_mpi::real_types::UNDEFINED;

@@ -12,13 +12,13 @@
 
 use super::arguments::{envelope, outcome, put_status};
 use super::memory::buffered_send;
+use crate::Runtime;
 use crate::attempt;
 use crate::calls::runtime;
 use crate::errors::SUCCESS;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtDatatype, VirtRequest, real_comm, real_datatype};
 use crate::raise::finish;
-use crate::recovery::Runtime;
 use crate::requests::{self, Envelope, Kind, State};
 use crate::{arch, attention, completion, cut, early, posting};
 use std::ffi::{c_int, c_void};
