@@ -6,6 +6,8 @@
 //! - [`marks`], [`recompute`], [`step_back`]: annotations of the program;
 //! - [`clock`]: clocks that run on after a recovery;
 //! - [`ending`]: the end of the job where nothing helps.
+//!
+//! [`Runtime`] has the state of these modules and of the crates below.
 
 pub mod clock;
 pub mod copies;

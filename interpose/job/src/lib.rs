@@ -6,6 +6,8 @@
 //! - [`disk`]: checkpoints in files;
 //! - [`daemon`]: the daemon that grants spares;
 //! - [`own_messages`], [`rounds`]: control messages and reductions among runtimes.
+//!
+//! [`Runtime`] has the state of these modules and of the crates below.
 
 pub mod daemon;
 pub mod disk;

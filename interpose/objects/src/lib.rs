@@ -6,6 +6,8 @@
 //! - [`early`]: messages that were received at a cut before the program asked for them;
 //! - [`exposure`]: general epochs of windows;
 //! - [`rendezvous`]: ports of this process.
+//!
+//! [`Runtime`] has the state of these modules and of the crates below.
 
 pub mod abi;
 pub mod early;

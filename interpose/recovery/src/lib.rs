@@ -2,6 +2,8 @@
 //!
 //! - [`recovery`]: the way back;
 //! - [`rehearsal`]: trial replays, and static data that replicas need not hold.
+//!
+//! [`Runtime`] has the state of these modules and of the crates below.
 
 pub mod recovery;
 mod recovery_runtime;
