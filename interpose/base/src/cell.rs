@@ -3,10 +3,10 @@
 //! MPI is entered by one thread only (the entry code refuses every other one), or by one at a time,
 //! which has the main thread's control block as long as it is there ([`crate::arch::turn`]). So the
 //! state needs no lock: it is one value, to which the handler that has been entered has a
-//! reference, and which it hands on. Each module with state has a struct `Runtime`, its own state
-//! on top of that of the module below: who has a reference to one can do what that module and those
-//! below it can. What other threads or signal handlers look at is in atomics, `OnceLock`s and locks
-//! instead.
+//! reference, and which it hands on. Each crate with state has one struct `Runtime`: the state of
+//! its modules on top of that of the crate below. A function with a reference to one can do what
+//! that crate and those below it can. State for other threads and signal handlers is in atomics,
+//! `OnceLock`s and locks instead.
 #![allow(unsafe_code)]
 
 use std::any::type_name;
@@ -29,12 +29,14 @@ pub fn is_owner() -> bool {
     control_block::address() == OWNER.load(Ordering::Relaxed)
 }
 
-/// Defines a module's `Runtime`: on whose it stands, and what is its own, each with its value at
-/// the start of the process.
+/// Defines the `Runtime` of a crate.
+///
+/// The type after the colon is the `Runtime` of the crate below. Each field has its value at the
+/// start of the process.
 #[macro_export]
 macro_rules! runtime {
     (pub struct Runtime $(: $below:ty)? { $($(#[$doc:meta])* $vis:vis $name:ident: $type:ty = $start:expr,)* }) => {
-        /// The runtime as this module sees it: its own state, and that of the modules below.
+        /// State of this crate and of the crates below.
         pub struct Runtime {
             $(below: $below,)?
             $($(#[$doc])* $vis $name: $type,)*
@@ -91,8 +93,7 @@ impl<T> Entered<T> {
     }
 }
 
-/// Where code that the library or the kernel calls finds the runtime, as far as its module knows
-/// that.
+/// Access to the `Runtime` of a crate for code that the library or the kernel calls.
 pub struct Door<T>(AtomicPtr<T>);
 
 impl<T> Door<T> {

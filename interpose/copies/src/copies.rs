@@ -6,24 +6,25 @@
 //!
 //! * `copy`, `script`, `records`, `transfer`, `parity`: the data and their messages;
 //! * `legacy`, `received`, `inquiries`, `pending`, `replicas`: the state of this process;
-//! * `copies_runtime`: the link of the runtime's chain that has this state;
-//! * `adoption`, `commitment`, `claim`, `saved`, `deduplication`,
+//! * `replica_state`: the value with this state in the crate's `Runtime`;
+//! * `own_replica`, `adoption`, `commitment`, `claim`, `saved`, `deduplication`,
 //!   `window_tracking`: the operations.
 
 mod adoption;
 mod buddies;
 mod claim;
 mod commitment;
-mod copies_runtime;
 mod copy;
 mod deduplication;
 mod hands;
 mod inquiries;
 mod legacy;
+mod own_replica;
 pub mod parity;
 mod pending;
 mod received;
 mod records;
+mod replica_state;
 mod replicas;
 mod saved;
 mod script;
@@ -36,10 +37,11 @@ pub use commitment::{
     advance, commit, costs, expect, forget_legacy, give_up_pending, interrupt, is_pending, is_thin,
     renew_legacy, resolve, ship,
 };
-pub use copies_runtime::{Runtime, age, discard, epoch, keep, next_epoch, replace_own, try_keep};
 pub use copy::{Copy, State};
 pub use deduplication::share;
+pub use own_replica::{age, discard, epoch, keep, next_epoch, replace_own, try_keep};
 pub use pending::Capture;
+pub(crate) use replica_state::ReplicaState;
 pub use replicas::Replicas;
 pub use saved::{Saved, decode, encode};
 pub use script::{Base, Replay, Script, Way, sums_of};

@@ -1,11 +1,11 @@
 //! The end of the job where it cannot go on.
 
-use crate::renewal::Runtime;
 use crate::user::UserError;
 use crate::{events, renewal, sys, user};
 use std::ffi::c_int;
 use understudy_catalogue::message;
 use understudy_formats::events::{EndHow, Kind};
+use understudy_job::Runtime;
 use understudy_mpi as mpi;
 use understudy_relay::RankStage;
 

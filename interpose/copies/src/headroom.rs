@@ -9,13 +9,14 @@ mod demand;
 mod relief;
 mod reserve;
 
-use crate::world::{self, Runtime};
+use crate::world;
 pub use demand::{Claim, Shortage, shortage};
 pub use relief::{cause, has_given_up, watch};
 use reserve::{allocating, budget, neighbours, reserve};
 use understudy_formats::budget::Budget;
 use understudy_formats::proc_file::ProcFile;
 use understudy_image::PAGE_SIZE;
+use understudy_job::Runtime;
 
 /// Returns what this worker claims for a checkpoint of this many pages at most.
 ///

@@ -6,9 +6,12 @@
 //! - [`marks`], [`recompute`], [`step_back`]: annotations of the program;
 //! - [`clock`]: clocks that run on after a recovery;
 //! - [`ending`]: the end of the job where nothing helps.
+//!
+//! [`Runtime`] has the state of these modules and of the crates below.
 
 pub mod clock;
 pub mod copies;
+mod copies_runtime;
 pub mod ending;
 pub mod headroom;
 pub mod marks;
@@ -17,6 +20,7 @@ pub mod recompute;
 pub mod schedule;
 pub mod step_back;
 
+pub use copies_runtime::Runtime;
 use understudy_base::{arch, attention, cell, events, fault, generated, role, sys, told};
 use understudy_job::{disk, own_messages, peers, renewal, rounds, world};
 use understudy_journal::journal;

@@ -8,9 +8,9 @@
 //! its last call tells, which stays on the runtime's stack ([`arch`]). It is read through
 //! `/proc/self/mem`, since the program goes on meanwhile.
 
+use crate::Runtime;
 use crate::generated::{COLLECTIVE, Proc};
 use crate::journal::address_names;
-use crate::schedule::Runtime;
 use crate::{arch, attention, peers, schedule, sys, told};
 use std::fs::File;
 use std::os::linux::net::SocketAddrExt;

@@ -7,10 +7,11 @@
 //! too, and compares.
 #![allow(unsafe_code)]
 
+use crate::Runtime;
 use crate::arch::{self, Frame};
 use crate::generated::Proc;
-use crate::journal::{self, address_names};
-use crate::marks::{self, POISON, Region, Runtime};
+use crate::journal::address_names;
+use crate::marks::{self, POISON, Region};
 use crate::{ending, events, sys, told};
 use std::time::Instant;
 use understudy_catalogue::message;
@@ -127,7 +128,7 @@ fn call(region: &Region) {
 /// What MPI calls of such a function lead to.
 extern "C" fn refuse() -> ! {
     let name = Proc::from_slot(arch::innermost_slot() as u32).map_or("exit", Proc::name);
-    let rt = journal::DOOR.get();
+    let rt = understudy_journal::DOOR.get();
     ending::fail(rt, message::RECOMPUTE_FAILED, &RecomputeError::Call(name))
 }
 

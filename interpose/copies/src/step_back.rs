@@ -12,8 +12,8 @@
 //! So a wrong function costs time, and no byte. One that faults, calls MPI or does not return is stopped.
 #![allow(unsafe_code)]
 
+use crate::Runtime;
 use crate::arch::{self, Stopped};
-use crate::copies::Runtime;
 use crate::marks::{self, Lasting, Region};
 use crate::recompute::is_mapped;
 use crate::{copies, ending, events, fault, sys, told, user, world};

@@ -4,24 +4,16 @@
 //! the built-in rule chooses. In a recovery its answer is waited for no longer than [`LIMIT`]. Idle spares keep a connection, over which
 //! they say now and then that they live. No thread, and no descriptor that the user side could meet.
 
-use crate::cell::{Field, runtime};
-use crate::{domains, peers, renewal, told, world};
+mod daemon_link;
+
+use crate::{Runtime, domains, peers, renewal, told, world};
+pub(crate) use daemon_link::DaemonLink;
 use std::time::{Duration, Instant};
 use understudy_abi::RUNTIME_FD_BASE;
 use understudy_numbers::{ProcessNumber, Worker};
 use understudy_wire::client::{Client, ClientError};
 use understudy_wire::spares::{Lease, Limits, Need, Place, Spare, Token};
 use understudy_wire::{Answer, Ask, auth};
-
-runtime! {
-    pub struct Runtime: renewal::Runtime {
-        /// The connection, if this process has one.
-        link: Field<Link> = Field::new(Link {
-            client: None,
-            due: None,
-        }),
-    }
-}
 
 /// How long a recovery waits for the daemon.
 const LIMIT: Duration = Duration::from_millis(100);
@@ -31,12 +23,6 @@ const GRANT_LIMIT: Duration = Duration::from_secs(1);
 const SPARE_LIMIT: Duration = Duration::from_millis(20);
 /// Time between two signs of life. The daemon takes a spare for dead after 10 s.
 const PERIOD: Duration = Duration::from_secs(2);
-
-struct Link {
-    client: Option<Client>,
-    /// When it says next that it lives, or tries to connect.
-    due: Option<Instant>,
-}
 
 /// Whether there is one to be asked.
 pub fn is_set() -> bool {
@@ -65,7 +51,7 @@ pub fn poll_spare(rt: &Runtime) -> Option<Duration> {
     if !is_set() {
         return None;
     }
-    let link = &mut *rt.link.borrow_mut();
+    let link = &mut *rt.daemon.link.borrow_mut();
     if let Some(left) = link
         .due
         .and_then(|due| due.checked_duration_since(Instant::now()))
@@ -110,7 +96,7 @@ fn register() -> Result<Client, ClientError> {
 
 /// Says something for the last time, and closes the connection.
 fn farewell(rt: &Runtime, ask: &Ask) {
-    let client = rt.link.borrow_mut().client.take();
+    let client = rt.daemon.link.borrow_mut().client.take();
     if let Some(mut client) = client {
         let _ = client.tell(ask);
     }

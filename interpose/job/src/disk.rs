@@ -24,11 +24,11 @@ mod places;
 mod static_file;
 mod writer;
 
-use crate::cell::{Field, runtime};
 use crate::gather::everybodys;
-use crate::{told, user, world};
+use crate::{Runtime, told, user};
 use catalogue::Name;
 use disk_level::DiskLevel;
+pub(crate) use disk_level::DiskState;
 pub use disk_level::Report;
 use format::{Head, Identity};
 pub use load::Loaded;
@@ -51,13 +51,6 @@ use understudy_numbers::{Epoch, Rank, Worker};
 use writer::{Job, Pages, Piece, Writer};
 use xxhash_rust::xxh3::xxh3_64;
 
-runtime! {
-    pub struct Runtime: world::Runtime {
-        /// The disk level; `None` without.
-        disk: Field<Option<DiskLevel>> = Field::new(None),
-    }
-}
-
 fn checksum(key: Key) -> u64 {
     let parts = [key.lineage, key.generation, key.epoch.0];
     xxh3_64(&parts.map(u64::to_le_bytes).concat()).max(1)
@@ -65,7 +58,7 @@ fn checksum(key: Key) -> u64 {
 
 /// Whether there is a disk level.
 pub fn is_on(rt: &Runtime) -> bool {
-    rt.disk.borrow().is_some()
+    rt.disk.level.borrow().is_some()
 }
 
 /// Returns what files of this worker have in common.
@@ -89,7 +82,7 @@ pub fn open(
     let mut lineage = [realtime_ns()];
     comm.broadcast(Rank(0), &mut lineage)?;
     let [lineage] = lineage;
-    let mut level = rt.disk.borrow_mut();
+    let mut level = rt.disk.level.borrow_mut();
     let disk = level.insert(DiskLevel::new(directory, lineage, identity(rt, workers)));
     let place = disk.places.directory.display().to_string();
     if let Some(why) = first_of(comm, disk.places.claim().err())? {
@@ -107,7 +100,7 @@ pub fn open(
     drop(level);
     Ok(match choose(rt, comm, worker, store)? {
         Some(_) => {
-            if let Some(disk) = &*rt.disk.borrow() {
+            if let Some(disk) = &*rt.disk.level.borrow() {
                 user::keep_files_on_disk(rt, &disk.places.directory, disk.lineage, disk.start);
             }
             Ok(true)
@@ -135,7 +128,7 @@ pub fn told(rt: &Runtime) -> Option<Told> {
         start: disk.start,
         base: disk.base,
     };
-    rt.disk.borrow().as_ref().map(told)
+    rt.disk.level.borrow().as_ref().map(told)
 }
 
 /// This process has joined the job, which has a disk level.
@@ -143,7 +136,7 @@ pub fn join(rt: &Runtime, told: Told, workers: u32) {
     let Some(directory) = &told::config().disk else {
         return;
     };
-    let mut level = rt.disk.borrow_mut();
+    let mut level = rt.disk.level.borrow_mut();
     let disk = level.insert(DiskLevel::new(
         directory,
         told.lineage,
@@ -164,7 +157,7 @@ pub fn choose(
     worker: Worker,
     store: &mut PageStore,
 ) -> mpi::Result<Option<Key>> {
-    let Some(disk) = &mut *rt.disk.borrow_mut() else {
+    let Some(disk) = &mut *rt.disk.level.borrow_mut() else {
         return Ok(None);
     };
     disk.finish(store);
@@ -182,13 +175,13 @@ pub fn choose(
 
 /// The store is about to be replaced: what was loaded into it and not taken is of no use any more.
 pub fn forget_loaded(rt: &Runtime, store: &mut PageStore) {
-    if let Some(disk) = &mut *rt.disk.borrow_mut() {
+    if let Some(disk) = &mut *rt.disk.level.borrow_mut() {
         disk.forget_loaded(store);
     }
 }
 
 pub fn take_chosen(rt: &Runtime) -> Option<Loaded> {
-    let mut level = rt.disk.borrow_mut();
+    let mut level = rt.disk.level.borrow_mut();
     let disk = level.as_mut()?;
     let loaded = disk.chosen.as_mut()?.1.take();
     if let Some(loaded) = &loaded
@@ -202,7 +195,7 @@ pub fn take_chosen(rt: &Runtime) -> Option<Loaded> {
 
 /// All have gone back to this epoch. If it is the chosen one, by this attempt or one before, there is nothing newer any more.
 pub fn go_on_from(rt: &Runtime, worker: Worker, epoch: Epoch) {
-    let Some(disk) = &mut *rt.disk.borrow_mut() else {
+    let Some(disk) = &mut *rt.disk.level.borrow_mut() else {
         return;
     };
     let is_it = |(key, loaded): &mut (Key, Option<Loaded>)| key.epoch == epoch && loaded.is_none();
@@ -224,7 +217,7 @@ pub fn go_on_from(rt: &Runtime, worker: Worker, epoch: Epoch) {
 
 /// The epoch of the cut under way is to be written, with this key.
 pub fn due(rt: &Runtime) -> Option<Key> {
-    rt.disk.borrow().as_ref()?.due
+    rt.disk.level.borrow().as_ref()?.due
 }
 
 /// This process has taken a part at an epoch that was to be written with this key, if it was. If its predecessor has died before that, it
@@ -237,7 +230,7 @@ pub fn take_over(
     image: &Image,
     state: &[u8],
 ) {
-    let mut level = rt.disk.borrow_mut();
+    let mut level = rt.disk.level.borrow_mut();
     let Some(disk) = &mut *level else { return };
     let files = disk.places.keys(worker).into_iter();
     disk.own = files.filter(|key| key.lineage == disk.lineage).collect();
@@ -249,7 +242,7 @@ pub fn take_over(
 
 /// This worker is at its end: it writes nothing any more, so that after the workers' last agreement no file appears.
 pub fn stop_writing(rt: &Runtime, store: &mut PageStore) {
-    let Some(disk) = &mut *rt.disk.borrow_mut() else {
+    let Some(disk) = &mut *rt.disk.level.borrow_mut() else {
         return;
     };
     if let Some(outcome) = disk.writer.as_mut().and_then(Writer::stop) {
@@ -261,7 +254,7 @@ pub fn stop_writing(rt: &Runtime, store: &mut PageStore) {
 /// them, since some may be killed before they do. Epochs go first: a job that went on from one without the undo log would leave files
 /// with what the program has written since.
 pub fn end(rt: &Runtime) {
-    let Some(mut disk) = rt.disk.take() else {
+    let Some(mut disk) = rt.disk.level.take() else {
         return;
     };
     if let Some(writer) = &mut disk.writer {
@@ -274,7 +267,7 @@ pub fn end(rt: &Runtime) {
 
 /// Where a worker's static data are, or are to be.
 pub fn static_path(rt: &Runtime, worker: Worker) -> Option<PathBuf> {
-    let level = rt.disk.borrow();
+    let level = rt.disk.level.borrow();
     let disk = level.as_ref()?;
     Some(disk.static_path(worker))
 }
@@ -292,14 +285,14 @@ pub fn write_static(
 
 /// The oldest epoch on disk that this process may have to go back to.
 pub fn oldest(rt: &Runtime) -> Option<Epoch> {
-    let level = rt.disk.borrow();
+    let level = rt.disk.level.borrow();
     let disk = level.as_ref()?;
     disk.own.iter().chain(&disk.due).map(|key| key.epoch).min()
 }
 
 /// What this worker tells the others at a cut.
 pub fn report(rt: &Runtime, store: &mut PageStore, epoch: Epoch) -> Report {
-    let Some(disk) = &mut *rt.disk.borrow_mut() else {
+    let Some(disk) = &mut *rt.disk.level.borrow_mut() else {
         return Report::default();
     };
     disk.settle(store);
@@ -319,7 +312,7 @@ pub fn report(rt: &Runtime, store: &mut PageStore, epoch: Epoch) -> Report {
 
 /// What all workers have told, by worker. If all can write, this cut's epoch will be written.
 pub fn agreed(rt: &Runtime, reports: &[Report], worker: Worker, epoch: Epoch, recoveries: u32) {
-    let Some(disk) = &mut *rt.disk.borrow_mut() else {
+    let Some(disk) = &mut *rt.disk.level.borrow_mut() else {
         return;
     };
     let generation = disk.base + u64::from(recoveries);
@@ -348,7 +341,7 @@ pub fn agreed(rt: &Runtime, reports: &[Report], worker: Worker, epoch: Epoch, re
 
 /// The epoch is committed: writes it if that is due.
 pub fn committed(rt: &Runtime, store: &mut PageStore, image: &Image, state: &[u8], worker: Worker) {
-    let Some(disk) = &mut *rt.disk.borrow_mut() else {
+    let Some(disk) = &mut *rt.disk.level.borrow_mut() else {
         return;
     };
     let Some(key) = disk.due.take().filter(|key| key.epoch == image.epoch()) else {

@@ -9,11 +9,12 @@
 
 mod ahead;
 mod components;
-mod renewal_runtime;
+mod instance_state;
 mod talk;
 
 pub use components::expect_driver;
-pub use renewal_runtime::{DOOR, Inheritance, Runtime};
+pub use instance_state::Inheritance;
+pub(crate) use instance_state::InstanceState;
 pub use talk::{
     abort, boards, captured, choose_by, directory, hand_over, is_running, keep_nothing, neighbours,
     passed_signals, replenish, settle, spare_deaths, spawns, take_inheritance, went_back,
@@ -24,8 +25,8 @@ use understudy_numbers::{Generation, ProcessNumber, Rank};
 
 use crate::errors::SUCCESS;
 use crate::generated::real;
-use crate::{fault, sys, told, user};
-use renewal_runtime::LOOK;
+use crate::{DOOR, Runtime, fault, sys, told, user};
+use instance_state::LOOK;
 use std::ffi::{CString, c_int};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering;
@@ -79,7 +80,7 @@ pub fn initialise(rt: &Runtime, level: c_int, provided: &mut c_int, spare: &Spar
     match Snapshot::take() {
         Ok(snapshot) => {
             log::debug!("{} bytes of the MPI library are kept", snapshot.size());
-            let mut state = rt.renewal.borrow_mut();
+            let mut state = rt.renewal.instance.borrow_mut();
             (state.before_init, state.level) = (Some(snapshot), level);
         }
         Err(error) => {
@@ -100,17 +101,17 @@ pub fn initialise(rt: &Runtime, level: c_int, provided: &mut c_int, spare: &Spar
 
 /// Whether the job begins with this generation.
 pub fn is_first(rt: &Runtime) -> bool {
-    rt.renewal.borrow().is_first
+    rt.renewal.instance.borrow().is_first
 }
 
 /// How many spares were left when this generation began.
 pub fn spares(rt: &Runtime) -> u32 {
-    rt.renewal.borrow().spares
+    rt.renewal.instance.borrow().spares
 }
 
 /// Time of the failure that led to the last generation, by the process manager.
 pub fn failed_at(rt: &Runtime) -> Option<u64> {
-    rt.renewal.borrow().failed_at
+    rt.renewal.instance.borrow().failed_at
 }
 
 /// Puts the library's side back. A process in which that cannot be done dies, and is replaced.
@@ -126,7 +127,7 @@ fn reset(rt: &Runtime) {
 }
 
 fn put_back(rt: &Runtime) -> Result<(), side::Error> {
-    let state = rt.renewal.borrow();
+    let state = rt.renewal.instance.borrow();
     let Some(snapshot) = &state.before_init else {
         return Ok(());
     };
@@ -276,7 +277,7 @@ fn enter(rt: &Runtime, begin: Begin) -> Option<c_int> {
     let began = Instant::now();
     call::enter(begin.generation);
     let (level, mut provided) = {
-        let mut state = rt.renewal.borrow_mut();
+        let mut state = rt.renewal.instance.borrow_mut();
         (state.is_first, state.spares) = (begin.is_first, begin.spares);
         state.failed_at = begin.failed_at;
         (state.level, 0)

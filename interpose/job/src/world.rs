@@ -1,68 +1,20 @@
 //! The workers: who plays which part, and the runtime's own communicators.
 
-use crate::cell::{Field, runtime};
+mod world_view;
+
 pub use crate::role::{is_initialised, is_playing, is_protected};
-use crate::{role, user};
+use crate::{Runtime, role};
 use std::sync::Arc;
 use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;
-use understudy_numbers::{ProcessNumber, Worker};
-use understudy_policy::redundancy::Redundancy;
-
-runtime! {
-    pub struct Runtime: user::Runtime {
-        /// `None` before the end of `MPI_Init`.
-        world: Field<Option<Arc<World>>> = Field::new(None),
-    }
-}
-
-/// What a process does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    Worker(Worker),
-    /// Is to get the part of a dead process.
-    Newcomer,
-}
-
-/// The runtime's view of the job.
-#[derive(Clone)]
-pub struct World {
-    /// What the program sees as MPI_COMM_WORLD.
-    pub workers: RealComm,
-    /// All workers, for cuts, shipping and commits.
-    pub private: RealComm,
-    /// Communicator of this process alone.
-    pub own: RealComm,
-    /// What this process does.
-    pub part: Part,
-    /// Its number, by which the job knows it: its rank in the launcher's world, if that has started it.
-    pub process: ProcessNumber,
-    pub worker_count: u32,
-    /// Who holds whose copies.
-    pub redundancy: Redundancy,
-    /// The node of each process that has been in a generation, by its number.
-    pub nodes: Vec<u64>,
-    /// Whether failures are recovered from.
-    pub protected: bool,
-    /// MPI_Finalize has passed its last point of recovery.
-    pub finalized: bool,
-    /// How many recoveries there were.
-    pub recoveries: u32,
-    /// The number of the process that plays each worker.
-    pub players: Vec<ProcessNumber>,
-}
-
-impl World {
-    /// The node of a worker's process.
-    pub fn node_of(&self, worker: Worker) -> u64 {
-        self.nodes[self.players[worker.index()].index()]
-    }
-}
+use understudy_numbers::Worker;
+pub(crate) use world_view::WorldView;
+pub use world_view::{Part, World};
 
 fn set(rt: &Runtime, world: World) {
     let protected = world.protected && !world.finalized;
     let playing = matches!(world.part, Part::Worker(_)) && !world.finalized;
-    rt.world.set(Some(Arc::new(world)));
+    rt.world.view.set(Some(Arc::new(world)));
     role::publish(protected, playing);
 }
 
@@ -77,7 +29,7 @@ pub fn get(rt: &Runtime) -> Arc<World> {
 }
 
 fn with<T>(rt: &Runtime, look: impl FnOnce(&Arc<World>) -> T) -> T {
-    look(rt.world.borrow().as_ref().expect("MPI is initialised"))
+    look(rt.world.view.borrow().as_ref().expect("MPI is initialised"))
 }
 
 /// Changes the view of the job.

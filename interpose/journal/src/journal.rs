@@ -16,6 +16,7 @@ mod format;
 mod function;
 pub mod hold;
 mod inputs;
+mod journal_state;
 mod names;
 pub mod outputs;
 mod phase_recording;
@@ -29,9 +30,10 @@ pub mod typemap;
 
 pub use format::Journal;
 pub use inputs::Inputs;
+pub(crate) use journal_state::JournalState;
 pub use phase_recording::{
     agree, asks_for_cut, base, cut, ended, give_up, is_recording, is_under_way, may_end, received,
     record_call, start, take_ended, tell_too_long,
 };
 pub use recorder::Recorder;
-pub use recording::{DOOR, Phase, Runtime};
+pub use recording::Phase;

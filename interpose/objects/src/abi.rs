@@ -8,24 +8,21 @@
 //! ```
 //!
 //! MPICH gives its own objects numbers of that form, but the program never sees those.
-#![allow(unsafe_code)]
 
-use crate::cell::{Field, runtime};
-use crate::generated::{DATA_SYMBOLS, HandleKind, real};
+mod foreign_handles;
+mod program_abi;
+
+use crate::Runtime;
+use crate::generated::{DATA_SYMBOLS, HandleKind};
 use crate::handles::{self, Named, named};
+pub(crate) use foreign_handles::ForeignHandles;
+use foreign_handles::{KINDS, Known};
+pub use program_abi::{
+    integer_for_program, integer_of_program, is_foreign, standard_version, with_status_for_program,
+};
 use std::collections::HashMap;
-use std::ffi::{c_int, c_void};
-use understudy_mpi::abi::{Abi, Domain, current};
-use understudy_mpi::real_types::Status;
-
-runtime! {
-    pub struct Runtime: handles::Runtime {
-        /// Predefined handles; `None`: the program has the ABI of the runtime.
-        known: Field<Option<Known>> = Field::new(None),
-        /// What was translated last, of each kind: the program's value and the virtual handle.
-        recent_foreign: Field<[(u64, u64); KINDS]> = Field::new([(0, 0); KINDS]),
-    }
-}
+use std::ffi::c_void;
+use understudy_mpi::abi::{Abi, current};
 
 /// Marks a created object.
 const CREATED: u32 = 0xc000_0000;
@@ -33,30 +30,6 @@ const CREATED: u32 = 0xc000_0000;
 const INDEX: u32 = 0x03ff_ffff;
 /// Numbers below are predefined handles where handles are pointers (MPI 5.0, 20.3).
 const FIRST_POINTER: u64 = 4096;
-const KINDS: usize = 11;
-
-/// Predefined handles, both ways.
-struct Known {
-    /// By kind and the program's value: the virtual handle.
-    inward: [HashMap<u64, u64>; KINDS],
-    /// By the index of the data symbol: the program's value.
-    outward: Vec<u64>,
-    /// By kind: the null handle.
-    null: [u64; KINDS],
-}
-
-/// Whether the program has another ABI than Open MPI's; it always has that of its library.
-pub fn is_foreign() -> bool {
-    current().is_some()
-}
-
-/// Version and subversion of the standard that the library has.
-pub fn standard_version() -> (c_int, c_int) {
-    let [mut version, mut subversion] = [0; 2];
-    // SAFETY: two places.
-    unsafe { real::PMPI_Get_version(&mut version, &mut subversion) };
-    (version, subversion)
-}
 
 /// Connects the predefined handles. To be called after [`handles::connect`].
 pub fn connect(rt: &Runtime) {
@@ -80,7 +53,7 @@ pub fn connect(rt: &Runtime) {
             known.null[handle.kind as usize] = handle.value;
         }
     }
-    *rt.known.borrow_mut() = Some(known);
+    *rt.foreign.known.borrow_mut() = Some(known);
 }
 
 /// The virtual handle of a handle of the program's; null if it is none.
@@ -91,7 +64,7 @@ pub fn inward(rt: &Runtime, abi: &Abi, kind: HandleKind, handle: u64) -> u64 {
     } else {
         handle
     };
-    let (known, found) = rt.recent_foreign.borrow()[kind as usize];
+    let (known, found) = rt.foreign.recent.borrow()[kind as usize];
     if known == handle && found != 0 {
         found
     } else {
@@ -101,7 +74,7 @@ pub fn inward(rt: &Runtime, abi: &Abi, kind: HandleKind, handle: u64) -> u64 {
 
 #[inline(never)]
 fn look_up(rt: &Runtime, abi: &Abi, kind: HandleKind, handle: u64) -> u64 {
-    let known = rt.known.borrow();
+    let known = rt.foreign.known.borrow();
     let Some(known) = known.as_ref() else {
         return 0;
     };
@@ -114,13 +87,13 @@ fn look_up(rt: &Runtime, abi: &Abi, kind: HandleKind, handle: u64) -> u64 {
         }
         None => 0,
     };
-    rt.recent_foreign.borrow_mut()[kind as usize] = (handle, found);
+    rt.foreign.recent.borrow_mut()[kind as usize] = (handle, found);
     found
 }
 
 /// The program's handle of a virtual handle.
 pub fn outward(rt: &Runtime, abi: &Abi, kind: HandleKind, handle: u64) -> u64 {
-    let known = rt.known.borrow();
+    let known = rt.foreign.known.borrow();
     let Some(known) = known.as_ref() else {
         return 0;
     };
@@ -142,28 +115,4 @@ pub fn for_program(rt: &Runtime, kind: HandleKind, handle: u64) -> u64 {
 /// A handle that the program hands over where there is no edge.
 pub fn of_program(rt: &Runtime, kind: HandleKind, handle: u64) -> u64 {
     current().map_or(handle, |abi| inward(rt, abi, kind, handle))
-}
-
-/// Lets a callback of the program write a status of its own ABI.
-pub fn with_status_for_program(status: &mut Status, callback: impl FnOnce(*mut c_void)) {
-    let Some(abi) = current() else {
-        return callback((&raw mut *status).cast());
-    };
-    let mut theirs = [0u64; 5];
-    // SAFETY: there is room for a status of any ABI.
-    unsafe {
-        abi.write_status(theirs.as_mut_ptr().cast(), status);
-        callback(theirs.as_mut_ptr().cast());
-        *status = abi.read_status(theirs.as_ptr().cast());
-    }
-}
-
-/// An integer as a callback of the program, or a place of it, gets it.
-pub fn integer_for_program(domain: Domain, value: c_int) -> c_int {
-    current().map_or(value, |abi| abi.foreign(domain, value))
-}
-
-/// An integer that a callback of the program has returned.
-pub fn integer_of_program(domain: Domain, value: c_int) -> c_int {
-    current().map_or(value, |abi| abi.canonical(domain, value))
 }

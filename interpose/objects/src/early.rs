@@ -4,12 +4,14 @@
 
 mod delivery;
 mod drained_message;
+mod drained_state;
 mod drained_table;
 mod matched;
 
 pub use delivery::{deliver, owe, peek, take};
 pub use drained_message::{Early, Matched, first};
-pub use drained_table::{Runtime, add, drop_on, has_any, is_used, list, replace};
+pub(crate) use drained_state::DrainedState;
+pub use drained_table::{add, drop_on, has_any, is_used, list, replace};
 pub use matched::{
     Found, claim, enter as enter_matched, exists as matched_exists, forget as forget_matched,
     is_received, matched, places, take as take_matched,

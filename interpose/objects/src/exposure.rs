@@ -13,12 +13,13 @@
 //! asked for are part of [`Epochs`].
 #![allow(unsafe_code)]
 
+use crate::Runtime;
 use crate::arch;
 use crate::generated::real;
 use crate::handles::{VirtComm, VirtWin, real_comm};
 use crate::objects::window::{self, Epochs};
 use crate::objects::{comm, objects};
-use crate::requests::{self, EMPTY, Kind, Runtime, State};
+use crate::requests::{self, EMPTY, Kind, State};
 use std::ffi::c_int;
 use std::ptr;
 use std::sync::atomic::{Ordering, fence};

@@ -6,16 +6,20 @@
 //! - [`early`]: messages that were received at a cut before the program asked for them;
 //! - [`exposure`]: general epochs of windows;
 //! - [`rendezvous`]: ports of this process.
+//!
+//! [`Runtime`] has the state of these modules and of the crates below.
 
 pub mod abi;
 pub mod early;
 pub mod exposure;
 pub mod handles;
 pub mod objects;
+mod objects_runtime;
 pub mod posting;
 pub mod rendezvous;
 pub mod requests;
 
+pub use objects_runtime::{DOOR, Runtime};
 use understudy_base::{arch, attention, cell, errors, fault, gather, generated, told};
-use understudy_job::{daemon, own_messages, renewal, world};
+use understudy_job::{own_messages, renewal, world};
 use understudy_program::user;

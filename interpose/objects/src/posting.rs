@@ -6,8 +6,8 @@ mod recorded;
 #[cfg(test)]
 mod tests;
 
+use crate::Runtime;
 use crate::early;
-use crate::early::Runtime;
 use crate::errors::{ERR_REQUEST, SUCCESS};
 use crate::generated::real;
 use crate::handles::{real_comm, real_datatype};

@@ -14,10 +14,11 @@
 //! and after a rollback made again from what came back, before anybody goes on. Those on other nodes have it read by the process manager there.
 #![allow(unsafe_code)]
 
+use crate::Runtime;
 use crate::generated::real;
 use crate::objects::comm;
 use crate::objects::dynamic::{self, Board, Word};
-use crate::requests::{self, EMPTY, Kind, Runtime, State};
+use crate::requests::{self, EMPTY, Kind, State};
 use crate::{renewal, told, user, world};
 use bincode::config::standard;
 use std::collections::BTreeMap;

@@ -12,7 +12,9 @@ mod interrupted_calls;
 mod message_counts;
 mod order;
 mod partitions;
+mod recipe_objects;
 mod record;
+mod request_borrows;
 mod request_entries;
 mod request_life;
 mod request_recipe;
@@ -30,7 +32,9 @@ pub use message_counts::{
 };
 pub use order::Requests;
 pub use partitions::{are_ready, is_any_unready, open_partitions};
+pub use recipe_objects::share;
 pub use record::{EMPTY, Envelope, General, Kind, Mode, Outcome, Request, State, done};
+pub use request_borrows::{table, table_mut};
 pub use request_entries::{
     active, are_on, general, get, get_mut, index, indices, is_active, is_inactive, join, keep,
     keep_for, null_handle, real_of, recipe, release_real, set_real, set_state, until_reaped,
@@ -40,7 +44,7 @@ pub use request_life::{
     add, add_buffered, add_collective, add_done, add_duplicate, add_receive, add_recorded,
     add_send, finish_duplicate, free, remove, replace,
 };
-pub use request_recipe::{Argument, Identity, Recipe, partitioned, share};
-pub use request_table::{Runtime, table, table_mut};
+pub use request_recipe::{Argument, Identity, Recipe, partitioned};
+pub(crate) use request_table::RequestTable;
 pub use starts::{is_started, startable};
 pub use synchronous_sends::Synchronous;

@@ -2,10 +2,14 @@
 //!
 //! - [`recovery`]: the way back;
 //! - [`rehearsal`]: trial replays, and static data that replicas need not hold.
+//!
+//! [`Runtime`] has the state of these modules and of the crates below.
 
 pub mod recovery;
+mod recovery_runtime;
 pub mod rehearsal;
 
+pub use recovery_runtime::{DOOR, Runtime};
 pub use understudy_base::arch::Rewound;
 use understudy_base::{arch, cell, errors, events, fault, gather, generated, shim, sys, told};
 use understudy_copies::{

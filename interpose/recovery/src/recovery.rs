@@ -10,7 +10,7 @@
 //! more generation. Loading is repeated from the replicas, which stay intact.
 //!
 //! * `death_history`, `found_replicas`, `placement_hint`: the state;
-//! * `recovery_runtime`: the link of the runtime's chain that has it;
+//! * `recovery_state`: the value with this state in the crate's `Runtime`;
 //! * `newcomers`, `meeting`, `deaths`, `wishes`, `alone`: the agreement;
 //! * `fetch`, `group`, `moves`, `found`: replicas that move between workers;
 //! * `load`, `repost`, `partitioned`: memory and requests of the program;
@@ -33,7 +33,7 @@ mod moves;
 mod newcomers;
 mod partitioned;
 mod placement_hint;
-mod recovery_runtime;
+mod recovery_state;
 mod replenish;
 mod report;
 mod repost;
@@ -45,7 +45,7 @@ pub use check::{check, check_own};
 pub use devices::{devices_go_on, lose_devices};
 pub use meeting::end_together;
 pub use newcomers::{come_in, learn_places, welcome};
-pub use recovery_runtime::{DOOR, Runtime, resumed_in_init};
+pub(crate) use recovery_state::RecoveryState;
 pub use restart::from_disk as restart_from_disk;
-pub use rollback::take_part_at_once;
+pub use rollback::{resumed_in_init, take_part_at_once};
 pub use wishes::offer as offer_to_choose;

@@ -16,8 +16,8 @@
 //! A page that changes after the phase is part of a checkpoint, and so of the replica, from then
 //! on.
 //!
-//! The link of the runtime's chain (`rehearsal_runtime`) stands above `holder`, `template`
-//! and `own_script`, and below `again`, `base`, `decision`, `rebuild`, `seed`,
+//! The value with the state in the crate's `Runtime` (`trial_state`) stands above `holder`,
+//! `template` and `own_script`, and below `again`, `base`, `decision`, `rebuild`, `seed`,
 //! `worker` and `phases`.
 
 pub mod again;
@@ -33,18 +33,18 @@ mod own_pages;
 mod own_script;
 mod phases;
 mod rebuild;
-mod rehearsal_runtime;
 mod replay_settings;
 mod seed;
 mod seed_line;
 mod seed_request;
 mod template;
+mod trial_state;
 mod wanted;
 mod worker;
 
 pub use own_pages::{from_own_memory, keep_unchanged, put_back};
 pub use phases::{cut, interrupt, poll, prepare, start};
 pub use rebuild::{Offer, Rebuild, offer};
-pub use rehearsal_runtime::Runtime;
 pub use replay_settings::compares;
+pub(crate) use trial_state::TrialState;
 pub use worker::{damage_journals, keep as keep_script, script as own_script};

@@ -3,14 +3,12 @@
 
 mod parameters;
 
+use crate::Runtime;
 use crate::calls::{self, runtime};
 use crate::generated::{Proc, SLOT_COUNT, SLOT_NAMES};
-use crate::objects::op;
-use crate::recovery::Runtime;
 use crate::told::{config, info, launcher_size, number, process, variable};
 use crate::{
-    abi, arch, cell, entry, events, fatal, fault, handles, journal, recovery, renewal, shim, sys,
-    told, user,
+    abi, arch, cell, entry, events, fatal, fault, handles, renewal, shim, sys, told, user,
 };
 use std::ffi::{CStr, CString, c_char, c_int};
 use understudy_abi::{ABI_VERSION, BootInfo, EntryPoints, exit};
@@ -64,10 +62,10 @@ pub unsafe extern "C" fn understudy_runtime_start(
 /// For what is called from outside, and not by way of a handler.
 fn hand_down(rt: &'static Runtime) {
     user::DOOR.open(rt);
-    renewal::DOOR.open(rt);
-    op::DOOR.open(rt);
-    journal::DOOR.open(rt);
-    recovery::DOOR.open(rt);
+    understudy_job::DOOR.open(rt);
+    understudy_objects::DOOR.open(rt);
+    understudy_journal::DOOR.open(rt);
+    crate::DOOR.open(rt);
 }
 
 /// Where the relay of the program's streams is to make its ledger: a string that lives as long as the process.

@@ -8,12 +8,12 @@
 
 mod savings;
 
+use crate::Runtime;
 use crate::arch::{self, Frame, Rewound};
 use crate::copies::{self, Capture, Copy};
 use crate::ending::fail;
 use crate::fault::Victim;
 use crate::objects::dynamic;
-use crate::recovery::Runtime;
 use crate::{
     events, fault, marks, recompute, recovery, rehearsal, renewal, schedule, step_back, sys, user,
     world,

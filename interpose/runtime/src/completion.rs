@@ -4,12 +4,12 @@
 
 mod general;
 
+use crate::Runtime;
 use crate::arch::{self, Rewound};
 use crate::errors::{ERR_IN_STATUS, ERR_OTHER, ERR_PENDING, SUCCESS};
 use crate::generated::real;
 use crate::handles::{VirtComm, VirtRequest};
 use crate::own_messages::tag;
-use crate::recovery::Runtime;
 use crate::requests::{
     self, EMPTY, Kind, Outcome, State, add, done, get, index, is_active, null_handle, release_real,
     remove, set_state, with_real,

@@ -1,13 +1,13 @@
 //! The job as the program sees it, from MPI_Init to its end.
 #![allow(unsafe_code)]
 
+use crate::Runtime;
 use crate::arch::Rewound;
 use crate::domains::{self, Places};
 use crate::errors::SUCCESS;
 use crate::gather::everybodys;
 use crate::handles::{self, VirtComm, real_comm};
 use crate::objects::session::{self, WorldModel};
-use crate::recovery::Runtime;
 use crate::world::{self, Part, World, get, is_first_worker, is_protected, worker, workers_of};
 use crate::{
     arch, checkpoint, copies, cut, disk, ending, events, fault, objects, protection, recovery,
@@ -105,7 +105,7 @@ pub fn init(rt: &Runtime) -> Result<(), Rewound> {
 /// From here on this process knows its job.
 fn enter(rt: &Runtime, world: World) {
     world::enter(rt, world);
-    fault::damages_copies_by(|victim| checkpoint::damage(recovery::DOOR.get(), victim));
+    fault::damages_copies_by(|victim| checkpoint::damage(crate::DOOR.get(), victim));
     ending::undone(rt, user::undo_start(rt));
     recovery::offer_to_choose();
     listen_for_exit();
@@ -204,7 +204,7 @@ unsafe extern "C" fn leaving(status: c_int) {
         return;
     }
     user::leave(status);
-    let Some(rt) = recovery::DOOR.try_get() else {
+    let Some(rt) = crate::DOOR.try_get() else {
         return;
     };
     cut::part(rt);

@@ -40,4 +40,4 @@ use understudy_job::{daemon, disk, domains, own_messages, renewal, rounds, world
 use understudy_journal::journal;
 use understudy_objects::{abi, early, exposure, handles, objects, posting, rendezvous, requests};
 use understudy_program::{fatal, user};
-use understudy_recovery::{attempt, recovery, rehearsal};
+use understudy_recovery::{DOOR, Runtime, attempt, recovery, rehearsal};

@@ -1,6 +1,6 @@
 //! Whether the job is protected: what is said when it is not, and what follows.
 
-use crate::recovery::Runtime;
+use crate::Runtime;
 use crate::world::{self, get};
 use crate::{copies, events, recovery, sys, told};
 use understudy_abi::exit;

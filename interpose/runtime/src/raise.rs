@@ -5,6 +5,7 @@
 
 #![allow(unsafe_code)]
 
+use crate::Runtime;
 use crate::abi::{is_foreign, standard_version};
 use crate::arch::Rewound;
 use crate::errors::{ERR_UNSUPPORTED_OPERATION, SUCCESS};
@@ -12,7 +13,6 @@ use crate::generated::{Proc, SLOT_NAMES};
 use crate::handles::{VirtComm, VirtWin};
 use crate::objects::errhandler::{Action, Object};
 use crate::objects::{comm, objects, window};
-use crate::recovery::Runtime;
 use crate::{ending, recovery, sys};
 use std::ffi::c_int;
 use std::fmt::Display;

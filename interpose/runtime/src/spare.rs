@@ -3,7 +3,7 @@
 //! They sleep until their process manager has something to say; with UNDERSTUDY_CKPTD they tell the daemon now and then that they
 //! live. A spare that is needed becomes a rank of the next generation, and learns there what the job is (`recovery::newcomers`).
 
-use crate::recovery::{DOOR, Runtime};
+use crate::{DOOR, Runtime};
 use crate::{daemon, events, renewal, sys, told, user};
 use std::time::Duration;
 use understudy_formats::events::{EndHow, Kind, Role, Spare, Worker};

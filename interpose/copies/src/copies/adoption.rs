@@ -1,10 +1,11 @@
 //! Adoption of the replicas that a dead process has left ([`super::legacy`]).
 
-use super::copies_runtime::{Runtime, keep};
 use super::copy::Copy;
 use super::legacy::{Estate, Kept, Legacy, Record, STORE};
+use super::own_replica::keep;
 use super::records::{Found, Records};
 use super::replicas::Replicas;
+use crate::Runtime;
 use crate::renewal::Inheritance;
 use crate::{peers, renewal, sys};
 use bincode::config::standard;
@@ -98,7 +99,7 @@ pub fn look(rt: &Runtime) -> Option<u32> {
     if let Some(inheritance) = renewal::take_inheritance(rt) {
         peers::note_end(inheritance.from, inheritance.status);
         match read(inheritance) {
-            Ok(found) if found.last().is_some() => rt.found.set(Some(found)),
+            Ok(found) if found.last().is_some() => rt.copies.found.set(Some(found)),
             other => {
                 let why = other
                     .err()
@@ -108,14 +109,14 @@ pub fn look(rt: &Runtime) -> Option<u32> {
             }
         }
     }
-    let found = rt.found.borrow();
+    let found = rt.copies.found.borrow();
     let last = found.as_ref().and_then(Estate::last);
     last.map(|record| record.recoveries)
 }
 
 /// Returns the state of the job that the predecessor has recorded for newcomers.
 pub fn welcome_of_predecessor(rt: &Runtime) -> Option<Vec<u8>> {
-    let found = rt.found.borrow();
+    let found = rt.copies.found.borrow();
     Some(found.as_ref()?.last()?.welcome.clone())
 }
 
@@ -142,7 +143,7 @@ fn read(inheritance: Inheritance) -> io::Result<Estate> {
 pub fn adopt(rt: &Runtime) -> Option<Inherited> {
     let keep = &mut keep(rt);
     look(rt);
-    let got = take_over(rt.found.take()?, keep);
+    let got = take_over(rt.copies.found.take()?, keep);
     if got.is_none() {
         renewal::keep_nothing();
     }

@@ -1,6 +1,7 @@
 //! Workers that keep replicas of each other.
 
-use crate::world::{self, Runtime};
+use crate::world;
+use understudy_job::Runtime;
 use understudy_numbers::Worker;
 
 /// Returns each layer's holder of this worker's replica, and the worker whose replica this one keeps.

@@ -1,7 +1,8 @@
 //! Memory that the next checkpoint takes in this process.
 
-use super::copies_runtime::{Runtime, keep};
+use super::own_replica::keep;
 use super::replicas::Replicas;
+use crate::Runtime;
 use crate::headroom::{self, Claim};
 use crate::{sys, user};
 use understudy_image::PAGE_SIZE;

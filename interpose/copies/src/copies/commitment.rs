@@ -2,11 +2,12 @@
 
 use super::adoption;
 use super::buddies::buddies;
-use super::copies_runtime::{Runtime, keep};
 use super::legacy::{Context, Kept};
+use super::own_replica::keep;
 use super::pending::{Capture, Pending};
 use super::replicas::Replicas;
 use super::transfer::Transfer;
+use crate::Runtime;
 use crate::attention::{self, PENDING};
 use crate::ending::fail;
 use crate::rounds::Numbers;
@@ -165,7 +166,7 @@ fn commit_pending(rt: &Runtime, keep: &mut Replicas) -> Option<(Epoch, Instant)>
 /// Stops the pending checkpoint after a failure; returns its epoch if its replicas here are whole.
 pub fn interrupt(rt: &Runtime) -> Option<Epoch> {
     attention::clear(PENDING);
-    let keep = &mut *rt.keep.borrow_mut();
+    let keep = &mut *rt.copies.keep.borrow_mut();
     let Replicas {
         orphans,
         store,
@@ -184,7 +185,7 @@ pub fn interrupt(rt: &Runtime) -> Option<Epoch> {
 /// The first is that of going back to the committed epoch instead of the pending one; the second
 /// that of having a whole replica sent.
 pub fn costs(rt: &Runtime) -> (u64, u64) {
-    let keep = rt.keep.borrow();
+    let keep = rt.copies.keep.borrow();
     let Some(keep) = keep.as_ref() else {
         return (0, 0);
     };
@@ -214,19 +215,19 @@ pub fn is_thin(rt: &Runtime) -> bool {
         !absent::among(keep.own.image.absent(), &undoable).is_empty()
             || keep.pending.as_ref().is_some_and(spares)
     };
-    rt.keep.borrow().as_ref().is_some_and(lacks)
+    rt.copies.keep.borrow().as_ref().is_some_and(lacks)
 }
 
 /// Commits or discards the pending epoch after a failure.
 ///
 /// `agreed` is the last epoch that any worker has committed, to which all go back.
 pub fn resolve(rt: &Runtime, agreed: Epoch) {
-    if let Some(keep) = &mut *rt.keep.borrow_mut() {
+    if let Some(keep) = &mut *rt.copies.keep.borrow_mut() {
         adoption::resolve(keep, agreed);
     }
     let is_agreed = |pending: &Pending| pending.epoch == agreed && pending.is_whole();
     let keeps = |keep: &Replicas| keep.pending.as_ref().is_some_and(is_agreed);
-    if rt.keep.borrow().as_ref().is_some_and(keeps) {
+    if rt.copies.keep.borrow().as_ref().is_some_and(keeps) {
         return commit(rt);
     }
     give_up_pending(rt);
@@ -234,7 +235,7 @@ pub fn resolve(rt: &Runtime, agreed: Epoch) {
 
 /// Discards the pending epoch.
 pub fn give_up_pending(rt: &Runtime) {
-    let Some(keep) = &mut *rt.keep.borrow_mut() else {
+    let Some(keep) = &mut *rt.copies.keep.borrow_mut() else {
         return;
     };
     let Some(pending) = keep.pending.take() else {
@@ -252,7 +253,7 @@ pub fn give_up_pending(rt: &Runtime) {
 
 /// Invalidates the records, as all workers go back to an epoch on disk.
 pub fn forget_legacy(rt: &Runtime) {
-    let Some(keep) = &mut *rt.keep.borrow_mut() else {
+    let Some(keep) = &mut *rt.copies.keep.borrow_mut() else {
         return;
     };
     adoption::resolve(keep, Epoch::NONE);

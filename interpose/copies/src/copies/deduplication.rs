@@ -1,8 +1,8 @@
 //! Pages of a partner's replica that are equal to pages of this process.
 
 use super::replicas::Replicas;
-use crate::renewal::Runtime;
 use crate::{sys, told, world};
+use understudy_job::Runtime;
 use understudy_policy::habit::FEW;
 use understudy_settings::SharedPages;
 

@@ -13,7 +13,7 @@
 use super::copy::Copy;
 use super::records::{Records, Standing};
 use crate::fault::Lack;
-use crate::renewal::{self, Runtime};
+use crate::renewal;
 use crate::{fault, sys, world};
 use bincode::config::standard;
 use understudy_catalogue::message;
@@ -21,6 +21,7 @@ use understudy_image::absent;
 use understudy_image::epoch::SlotRun;
 use understudy_image::runs::PageRun;
 use understudy_image::store::{Extent, Files, PageStore, StoreConfig, StoreError};
+use understudy_job::Runtime;
 use understudy_numbers::{ProcessNumber, Worker};
 
 /// Addresses reserved for replicas: 1 TiB, of which only what is used takes memory.

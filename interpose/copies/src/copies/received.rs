@@ -5,13 +5,13 @@ use super::hands::Hands;
 use super::parity::Folding;
 use super::transfer::Payload;
 use crate::ending::fail;
-use crate::renewal::Runtime;
 use crate::world;
 use understudy_catalogue::message;
 use understudy_image::epoch::WrongBase;
 use understudy_image::helper::{Helper, Task};
 use understudy_image::parity::Combine;
 use understudy_image::store::PageStore;
+use understudy_job::Runtime;
 use understudy_numbers::Epoch;
 
 pub enum Received {

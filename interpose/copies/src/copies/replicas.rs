@@ -7,13 +7,13 @@ use super::pending::Pending;
 use super::transfer::Transfer;
 use crate::ending::fail;
 use crate::fault::Lack;
-use crate::renewal::Runtime;
 use crate::{fault, sys, told, world};
 use std::time::Instant;
 use understudy_catalogue::message;
 use understudy_image::helper::Helper;
 use understudy_image::store::PageStore;
 use understudy_image::track::{TrackError, Tracker};
+use understudy_job::Runtime;
 use understudy_policy::habit::Habit;
 
 /// Replicas that this process keeps, and the means to make the next ones.

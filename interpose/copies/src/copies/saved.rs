@@ -1,11 +1,12 @@
 //! The part of a rank's state that is not in its pages, as bytes.
 
 use super::copy::State;
+use crate::Runtime;
 use crate::arch::Frame;
 use crate::early::{self, Early};
 use crate::objects::{Objects, objects};
 use crate::requests::{self, Requests};
-use crate::schedule::{Runtime, Schedule, schedule};
+use crate::schedule::{Schedule, schedule};
 use crate::{clock, disk, marks, user};
 use bincode::config::standard;
 

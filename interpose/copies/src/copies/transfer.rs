@@ -12,7 +12,6 @@ mod asking;
 
 use super::copy::{Copy, State};
 use crate::own_messages::{self, Peer, tag};
-use crate::renewal::Runtime;
 use std::ffi::{c_int, c_void};
 use std::mem::take;
 use understudy_catalogue::message;
@@ -20,6 +19,7 @@ use understudy_image::alike::Wanted;
 use understudy_image::epoch::SlotRun;
 use understudy_image::store::PageStore;
 use understudy_image::wire::{Header, Incoming, Outgoing, SendOptions, WireError};
+use understudy_job::Runtime;
 use understudy_mpi as mpi;
 use understudy_mpi::both;
 use understudy_mpi::real_types::{RealComm, RealRequest};

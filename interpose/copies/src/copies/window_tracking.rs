@@ -1,6 +1,7 @@
 //! Tracking of changed pages in MPI windows, which other processes write.
 
-use super::copies_runtime::{Runtime, keep};
+use super::own_replica::keep;
+use crate::Runtime;
 use crate::objects::window;
 use understudy_image::runs::{self, AddrRange, PageRun};
 
@@ -12,7 +13,7 @@ fn exposed(rt: &Runtime) -> Vec<PageRun> {
 
 /// Has the tracker find writes of other processes into windows, by whatever means, from now on.
 pub fn expose_windows(rt: &Runtime) {
-    if let Some(keep) = rt.keep.borrow_mut().as_mut() {
+    if let Some(keep) = rt.copies.keep.borrow_mut().as_mut() {
         keep.tracker.expose(&exposed(rt));
     }
 }

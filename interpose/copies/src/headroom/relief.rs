@@ -8,7 +8,6 @@
 //! it afterwards ([`has_given_up`]).
 
 use super::reserve::{allocating, budget, reserve};
-use crate::world::Runtime;
 use crate::{role, sys};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, Once, OnceLock, PoisonError};
@@ -17,6 +16,7 @@ use understudy_catalogue::message;
 use understudy_formats::budget::Budget;
 use understudy_image::store::Files;
 use understudy_image::threads::without_signals;
+use understudy_job::Runtime;
 
 /// Bytes that a process can make present in a second, with huge pages.
 const BYTES_PER_SECOND: u64 = 8 << 30;

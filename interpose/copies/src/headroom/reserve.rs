@@ -1,9 +1,10 @@
 //! Memory that is left, and the part of it that stays free for the program.
 
-use crate::world::{self, Runtime};
+use crate::world;
 use std::sync::OnceLock;
 use understudy_formats::budget::Budget;
 use understudy_formats::cgroup::Groups;
+use understudy_job::Runtime;
 use understudy_numbers::Worker;
 
 /// Reserve for each process that can allocate memory at a time, in bytes.

@@ -2,6 +2,7 @@
 
 use super::anywhere_agreement::Anywhere;
 use super::job_pace::JobPace;
+use crate::cell::Field;
 use crate::own_messages::{Lent, Told};
 use crate::rounds::Rounds;
 use std::time::{Duration, Instant};
@@ -22,6 +23,20 @@ pub struct Schedule {
     pub overdue: bool,
     /// True if the cut is a candidate.
     pub at_candidate: bool,
+}
+
+/// Position of the program, and the time at which cuts are due.
+pub struct ScheduleState {
+    pub(super) state: Field<State>,
+}
+
+impl ScheduleState {
+    /// State at the start of the process.
+    pub const fn start() -> ScheduleState {
+        ScheduleState {
+            state: Field::new(State::of(START)),
+        }
+    }
 }
 
 /// Vote on a collective, of the thread with this control block, that is under way.
@@ -93,7 +108,7 @@ impl State {
 }
 
 /// The schedule at the start of the process.
-pub(super) const START: Schedule = Schedule {
+const START: Schedule = Schedule {
     candidates: 0,
     next: 1,
     stride: 1,

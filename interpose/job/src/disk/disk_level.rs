@@ -5,6 +5,7 @@ use super::load::Loaded;
 use super::places::{Places, explain};
 use super::writer::{Outcome, Writer};
 use super::{identity, static_file};
+use crate::cell::Field;
 use crate::{sys, told};
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
@@ -44,6 +45,21 @@ pub struct DiskLevel {
     pub told: bool,
     /// Epoch to which all workers roll back, with pages and state of this worker.
     pub chosen: Option<(Key, Option<Loaded>)>,
+}
+
+/// The disk level, if there is one.
+pub struct DiskState {
+    /// `None` without a disk level.
+    pub(super) level: Field<Option<DiskLevel>>,
+}
+
+impl DiskState {
+    /// State at the start of the process.
+    pub const fn start() -> DiskState {
+        DiskState {
+            level: Field::new(None),
+        }
+    }
 }
 
 /// Report of a worker to the others at a cut.

@@ -1,7 +1,8 @@
 //! The messages among this process, its guardian and their manager (`understudy_wire::line`).
 #![allow(unsafe_code)]
 
-use super::renewal_runtime::{Inheritance, LOOK, Runtime};
+use super::instance_state::{Inheritance, LOOK};
+use crate::Runtime;
 use crate::{shim, sys, told};
 use std::ffi::c_int;
 use std::fs::File;
@@ -222,7 +223,7 @@ pub fn hear_with(
 }
 
 fn inherit(rt: &Runtime, from: ProcessNumber, status: c_int, files: Vec<OwnedFd>) {
-    let mut heir = rt.heir.borrow_mut();
+    let mut heir = rt.renewal.heir.borrow_mut();
     heir.of = Some(from);
     if let Ok(files) = files
         .into_iter()
@@ -255,7 +256,7 @@ fn choose(fallen: &[ProcessNumber]) {
 
 /// Whether what this dead process has left was the last to come.
 pub fn has_inherited_from(rt: &Runtime, dead: ProcessNumber) -> bool {
-    rt.heir.borrow().of == Some(dead)
+    rt.renewal.heir.borrow().of == Some(dead)
 }
 
 /// How many workers were started on this node.
@@ -270,7 +271,7 @@ pub fn can_choose() -> bool {
 
 /// What a dead process has left, if that has come since the last call.
 pub fn take_inheritance(rt: &Runtime) -> Option<Inheritance> {
-    rt.heir.borrow_mut().inheritance.take()
+    rt.renewal.heir.borrow_mut().inheritance.take()
 }
 
 /// These files are needed by whoever takes the part of this worker when this process dies; in place of any others.

@@ -3,10 +3,10 @@
 use super::function::{Visit, VisitError};
 use crate::arch::Frame;
 use crate::generated::Proc;
-use crate::world::Runtime;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 use understudy_catalogue::message;
+use understudy_job::Runtime;
 use understudy_settings::Rule;
 
 /// With fewer calls than this nothing can be said of a pattern.

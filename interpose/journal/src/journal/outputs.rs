@@ -7,10 +7,10 @@ use super::sources;
 use super::typemap::{TypeMaps, spread};
 use crate::arch::Frame;
 use crate::handles::{VirtComm, VirtDatatype};
-use crate::objects::Runtime;
 use crate::objects::comm::{self, Comm, topology};
 use std::cell::Ref;
 use std::ffi::{c_int, c_void};
+use understudy_objects::Runtime;
 
 include!("../generated/outputs.rs");
 

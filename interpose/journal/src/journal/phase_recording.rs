@@ -4,9 +4,10 @@
 use super::end::Watch;
 use super::outputs::Call;
 use super::recorder::Recorder;
-use super::recording::{DOOR, Phase, Recording, Runtime};
+use super::recording::{Phase, Recording};
 use super::sources;
 use crate::arch::{self, Frame};
+use crate::{DOOR, Runtime};
 use crate::{events, told, world};
 use std::time::Duration;
 use understudy_catalogue::message;
@@ -21,7 +22,7 @@ pub fn start(rt: &Runtime, rule: &Rule, records: bool, base: Option<Epoch>, limi
     let Some(frame) = arch::top_frame() else {
         return;
     };
-    rt.recording.set(Recording::On(Box::new(Phase {
+    rt.journal.recording.set(Recording::On(Box::new(Phase {
         recorder: Recorder::new(events::are_kept()),
         // SAFETY: the frame lies at the top of the runtime's stack as long as a handler runs.
         begin: unsafe { *frame },
@@ -43,7 +44,7 @@ pub fn start(rt: &Runtime, rule: &Rule, records: bool, base: Option<Epoch>, limi
 
 /// Nothing more is recorded: the phase that was.
 fn stop(rt: &Runtime) -> Recording {
-    let before = rt.recording.replace(Recording::Off);
+    let before = rt.journal.recording.replace(Recording::Off);
     if let Recording::On(_) = before {
         sources::watch(false);
         arch::set_recording(false);
@@ -53,7 +54,8 @@ fn stop(rt: &Runtime) -> Recording {
 
 /// Returns the epoch with which the recorded phase began, if it began with one.
 pub fn base(rt: &Runtime) -> Option<Epoch> {
-    rt.recording
+    rt.journal
+        .recording
         .borrow()
         .on()
         .filter(|phase| phase.records)?
@@ -62,7 +64,7 @@ pub fn base(rt: &Runtime) -> Option<Epoch> {
 
 /// True if a phase is under way, or has ended and has not been taken.
 pub fn is_under_way(rt: &Runtime) -> bool {
-    !matches!(*rt.recording.borrow(), Recording::Off)
+    !matches!(*rt.journal.recording.borrow(), Recording::Off)
 }
 
 /// Ends the recording and forgets it: the program is about to be rolled back.
@@ -99,7 +101,7 @@ pub unsafe extern "C" fn record_call(frame: *const Frame, integer: u64, double: 
     }
     // SAFETY: handed on to the caller.
     let frame = unsafe { &*frame };
-    let mut guard = rt.recording.borrow_mut();
+    let mut guard = rt.journal.recording.borrow_mut();
     let Some(phase) = guard.on_mut() else { return };
     let place = arch::turn::call_site(frame);
     if sources::row_of(frame.slot as usize).is_none() {
@@ -127,7 +129,7 @@ pub unsafe extern "C" fn record_call(frame: *const Frame, integer: u64, double: 
 
 /// The end of a recording that has got too long; its memory is freed.
 fn end_if_too_long(rt: &Runtime) {
-    let (size, room) = match rt.recording.borrow_mut().on_mut() {
+    let (size, room) = match rt.journal.recording.borrow_mut().on_mut() {
         None => return,
         Some(phase) => {
             let size = phase.recorder.journal().size();
@@ -152,7 +154,7 @@ fn end_if_too_long(rt: &Runtime) {
 #[inline]
 pub fn received(rt: &Runtime, bytes: usize) {
     if arch::is_recording()
-        && let Some(phase) = rt.recording.borrow_mut().on_mut()
+        && let Some(phase) = rt.journal.recording.borrow_mut().on_mut()
     {
         phase.recorder.received(bytes);
     }
@@ -162,7 +164,7 @@ pub fn received(rt: &Runtime, bytes: usize) {
 #[inline]
 pub fn ended(rt: &Runtime, index: u32, bytes: impl FnOnce() -> Option<usize>, stays: bool) {
     if arch::is_recording()
-        && let Some(phase) = rt.recording.borrow_mut().on_mut()
+        && let Some(phase) = rt.journal.recording.borrow_mut().on_mut()
     {
         phase.recorder.ended(index, bytes(), stays);
     }
@@ -170,12 +172,13 @@ pub fn ended(rt: &Runtime, index: u32, bytes: impl FnOnce() -> Option<usize>, st
 
 /// True if a phase is being recorded.
 pub fn is_recording(rt: &Runtime) -> bool {
-    rt.recording.borrow().on().is_some()
+    rt.journal.recording.borrow().on().is_some()
 }
 
 /// Returns true once, if a cut should be taken soon to end the phase.
 pub fn asks_for_cut(rt: &Runtime) -> bool {
-    rt.recording
+    rt.journal
+        .recording
         .borrow_mut()
         .on_mut()
         .is_some_and(|phase| phase.watch.asks_for_cut())
@@ -185,7 +188,7 @@ pub fn asks_for_cut(rt: &Runtime) -> bool {
 ///
 /// `is_regular`: the cut would have been taken anyway.
 pub fn may_end(rt: &Runtime, is_regular: bool) -> bool {
-    let mut guard = rt.recording.borrow_mut();
+    let mut guard = rt.journal.recording.borrow_mut();
     let Some(phase) = guard.on_mut() else {
         return true;
     };
@@ -204,7 +207,7 @@ pub fn tell_too_long(rt: &Runtime, size: usize, limit: usize) {
 
 /// Records the agreement of all workers whether the phase may end here.
 pub fn agree(rt: &Runtime, is_over: bool) {
-    if let Some(phase) = rt.recording.borrow_mut().on_mut() {
+    if let Some(phase) = rt.journal.recording.borrow_mut().on_mut() {
         phase.is_agreed = is_over;
     }
 }
@@ -212,6 +215,7 @@ pub fn agree(rt: &Runtime, is_over: bool) {
 /// Ends the phase at the cut for this epoch, if all have agreed.
 pub fn cut(rt: &Runtime, epoch: Epoch) {
     if !rt
+        .journal
         .recording
         .borrow()
         .on()
@@ -229,13 +233,13 @@ pub fn cut(rt: &Runtime, epoch: Epoch) {
         });
         phase.took = phase.watch.elapsed();
         phase.epoch = epoch;
-        rt.recording.set(Recording::Ended(phase));
+        rt.journal.recording.set(Recording::Ended(phase));
     }
 }
 
 /// The phase that ended with this epoch, once that is committed.
 pub fn take_ended(rt: &Runtime, committed: Epoch) -> Option<Phase> {
-    let mut recording = rt.recording.borrow_mut();
+    let mut recording = rt.journal.recording.borrow_mut();
     let is_over = matches!(&*recording, Recording::Ended(phase) if phase.epoch <= committed);
     let before = std::mem::replace(&mut *recording, Recording::Off);
     match before {

@@ -9,11 +9,12 @@ use super::typemap::TypeMaps;
 use crate::arch::Frame;
 use crate::generated::{DOUBLES, EXECUTED, Proc, RECEIVES};
 use crate::handles::VirtRequest;
-use crate::requests::{self, Runtime, State};
+use crate::requests::{self, State};
 use crate::{events, world};
 use std::collections::HashMap;
 use std::ffi::c_void;
 use understudy_formats::events::{Amount, Kind};
+use understudy_objects::Runtime;
 
 /// What is being recorded.
 #[derive(Default)]

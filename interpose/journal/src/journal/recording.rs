@@ -1,25 +1,10 @@
-//! The phase that is recorded, and the runtime of this module.
+//! The phase that is recorded.
 
 use super::end::Watch;
-use super::hold::Hold;
-use super::play::Play;
 use super::recorder::Recorder;
 use crate::arch::Frame;
-use crate::cell::{Door, Field, runtime};
-use crate::early;
 use std::time::Duration;
 use understudy_numbers::Epoch;
-
-runtime! {
-    pub struct Runtime: early::Runtime {
-        /// The phase that is recorded, or was.
-        pub(super) recording: Field<Recording> = Field::new(Recording::Off),
-        /// State of the system call filter of a replay.
-        pub(super) hold: Field<Option<Hold>> = Field::new(None),
-        /// The replay under way.
-        pub(super) play: Field<Option<Play>> = Field::new(None),
-    }
-}
 
 /// A phase that is recorded.
 pub struct Phase {
@@ -71,6 +56,3 @@ impl Recording {
         }
     }
 }
-
-/// For what the entry code and the kernel call.
-pub static DOOR: Door<Runtime> = Door::new();

@@ -3,10 +3,10 @@
 
 use super::format::Journal;
 use super::play::{DAMAGED, INPUT, KIND_BITS, OTHER_CALL, Play, REACHED, leave, write};
-use super::recording::{DOOR, Runtime};
 use super::sources;
 use crate::arch::{self, Answer, Frame};
 use crate::generated::EXECUTED;
+use crate::{DOOR, Runtime};
 
 /// Why a replay did not come to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -43,7 +43,7 @@ pub unsafe fn run(
         .ok_or(Diverged::Journal)?;
     write(&first.written);
     let result = first.result;
-    rt.play.set(Some(Play {
+    rt.journal.play.set(Some(Play {
         reader,
         calls: 1,
         end,
@@ -67,7 +67,7 @@ pub unsafe fn run(
 extern "C" fn answer() -> Answer {
     let rt = DOOR.get();
     // Nothing is dropped by `leave`, so the borrow ends before.
-    let answer = match &mut *rt.play.borrow_mut() {
+    let answer = match &mut *rt.journal.play.borrow_mut() {
         Some(play) => play.answer(),
         None => Err((DAMAGED, 0)),
     };

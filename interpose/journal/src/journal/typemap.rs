@@ -3,11 +3,11 @@
 
 use crate::generated::real;
 use crate::handles::{VirtDatatype, real_datatype};
-use crate::objects::Runtime;
 use crate::objects::datatype::{self, Recipe, combiner};
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::Arc;
+use understudy_objects::Runtime;
 
 /// In the journal, a datatype with more pieces than this is taken as one, with its gaps.
 const MOST_PIECES: usize = 1 << 16;

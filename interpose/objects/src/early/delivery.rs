@@ -2,7 +2,8 @@
 #![allow(unsafe_code)]
 
 use super::drained_message::{Early, first};
-use super::drained_table::{Runtime, change, has_any};
+use super::drained_table::{change, has_any};
+use crate::Runtime;
 use crate::generated::real;
 use crate::handles::{VirtComm, real_datatype};
 use crate::own_messages::{Peer, tag};
@@ -27,7 +28,7 @@ pub fn owe(
 ) -> bool {
     let is_like =
         |early: &&mut Early| (early.comm, early.source, early.tag) == (comm.0 as u64, source, tag);
-    let mut list = rt.early.borrow_mut();
+    let mut list = rt.early.messages.borrow_mut();
     match list
         .iter_mut()
         .filter(is_like)
@@ -50,7 +51,7 @@ fn tell(rt: &Runtime, early: &Early) {
             rank: Worker(worker),
             tag: tag::TAKEN,
         };
-        let mut told = rt.told.borrow_mut();
+        let mut told = rt.early.told.borrow_mut();
         // A failure is met by whatever is called next.
         let _ = told
             .sweep()
@@ -60,7 +61,7 @@ fn tell(rt: &Runtime, early: &Early) {
 
 /// The status of the first early message that matches.
 pub fn peek(rt: &Runtime, comm: VirtComm, source: c_int, tag: c_int) -> Option<Status> {
-    let list = rt.early.borrow();
+    let list = rt.early.messages.borrow();
     first(&list, comm, source, tag).map(|at| list[at].status())
 }
 

@@ -1,29 +1,18 @@
-//! Drained and matched messages of this process, and the runtime of this module.
+//! Drained messages of this process: saved, replaced and dropped.
 
-use super::drained_message::{Early, Matched};
-use crate::cell::{Field, runtime};
+use super::drained_message::Early;
+use crate::Runtime;
 use crate::handles::VirtComm;
 use crate::own_messages::Told;
 use crate::requests;
 use std::cell::Ref;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-runtime! {
-    pub struct Runtime: requests::Runtime {
-        /// Messages that were received before the program asked.
-        pub(super) early: Field<Vec<Early>> = Field::new(Vec::new()),
-        /// By index of the virtual message.
-        pub(super) matched: Field<Vec<Option<Matched>>> = Field::new(Vec::new()),
-        /// Messages to senders that are under way.
-        pub(super) told: Field<Told> = Field::new(Told::NONE),
-    }
-}
-
 /// True if there may be drained messages: every receive reads it.
 static HAS_ANY: AtomicBool = AtomicBool::new(false);
 
 pub(super) fn change<T>(rt: &Runtime, how: impl FnOnce(&mut Vec<Early>) -> T) -> T {
-    let mut list = rt.early.borrow_mut();
+    let mut list = rt.early.messages.borrow_mut();
     let outcome = how(&mut list);
     HAS_ANY.store(!list.is_empty(), Ordering::Relaxed);
     outcome
@@ -31,7 +20,7 @@ pub(super) fn change<T>(rt: &Runtime, how: impl FnOnce(&mut Vec<Early>) -> T) ->
 
 /// The early messages, to be saved with a cut.
 pub fn list(rt: &Runtime) -> Ref<'_, Vec<Early>> {
-    rt.early.borrow()
+    rt.early.messages.borrow()
 }
 
 pub fn add(rt: &Runtime, early: Early) {
@@ -40,7 +29,7 @@ pub fn add(rt: &Runtime, early: Early) {
 
 /// Replaces them by saved ones.
 pub fn replace(rt: &Runtime, saved: Vec<Early>) {
-    rt.told.set(Told::NONE);
+    rt.early.told.set(Told::NONE);
     change(rt, |list| *list = saved);
 }
 
@@ -48,6 +37,7 @@ pub fn replace(rt: &Runtime, saved: Vec<Early>) {
 pub fn is_used(rt: &Runtime, comm: VirtComm) -> bool {
     requests::are_on(rt, comm)
         || rt
+            .early
             .matched
             .borrow()
             .iter()

@@ -4,7 +4,8 @@
 //! rollback brings back is in the list of those.
 
 use super::drained_message::{Early, Matched, first};
-use super::drained_table::{Runtime, add, change};
+use super::drained_table::{add, change};
+use crate::Runtime;
 use crate::generated::HandleKind;
 use crate::handles::{self, VirtComm, VirtMessage};
 use crate::objects::lookup::created;
@@ -21,6 +22,7 @@ pub enum Found {
 
 fn claimed(rt: &Runtime, index: u32) -> Option<usize> {
     rt.early
+        .messages
         .borrow()
         .iter()
         .position(|early| early.claimed == Some(index))
@@ -28,7 +30,8 @@ fn claimed(rt: &Runtime, index: u32) -> Option<usize> {
 
 fn unused(rt: &Runtime) -> u32 {
     let real = |index: u32| {
-        rt.matched
+        rt.early
+            .matched
             .borrow()
             .get(index as usize)
             .is_some_and(Option::is_some)
@@ -44,7 +47,8 @@ fn handle(index: u32) -> VirtMessage {
 
 /// Whether there is a message with this index.
 pub fn exists(rt: &Runtime, index: u32) -> bool {
-    rt.matched
+    rt.early
+        .matched
         .borrow()
         .get(index as usize)
         .is_some_and(Option::is_some)
@@ -54,7 +58,7 @@ pub fn exists(rt: &Runtime, index: u32) -> bool {
 /// Enters a message that the real library has matched on `comm`.
 pub fn enter(rt: &Runtime, comm: VirtComm, real: RealMessage, status: Status) -> VirtMessage {
     let index = unused(rt);
-    let mut table = rt.matched.borrow_mut();
+    let mut table = rt.early.matched.borrow_mut();
     if table.len() <= index as usize {
         table.resize(index as usize + 1, None);
     }
@@ -70,7 +74,7 @@ pub fn claim(
     tag: c_int,
 ) -> Option<(VirtMessage, Status)> {
     let index = unused(rt);
-    let mut list = rt.early.borrow_mut();
+    let mut list = rt.early.messages.borrow_mut();
     let at = first(&list, comm, source, tag)?;
     let early = &mut list[at];
     early.claimed = Some(index);
@@ -83,28 +87,38 @@ pub fn take(rt: &Runtime, message: VirtMessage) -> Option<Found> {
     if let Some(at) = claimed(rt, index) {
         return Some(Found::Early(change(rt, |list| list.remove(at))));
     }
-    let matched = rt.matched.borrow_mut().get_mut(index as usize)?.take()?;
+    let matched = rt
+        .early
+        .matched
+        .borrow_mut()
+        .get_mut(index as usize)?
+        .take()?;
     Some(Found::Real(matched.real, matched.comm, matched.status))
 }
 
 /// The communicators are gone after a failure, and with them what was matched on them.
 pub fn forget(rt: &Runtime) {
-    rt.matched.borrow_mut().clear();
+    rt.early.matched.borrow_mut().clear();
 }
 
 /// One past the highest index of a message that the real library has matched.
 pub fn places(rt: &Runtime) -> u32 {
-    rt.matched.borrow().len() as u32
+    rt.early.matched.borrow().len() as u32
 }
 
 /// The message with this index, if it is in the real library.
 pub fn matched(rt: &Runtime, index: u32) -> Option<Matched> {
-    rt.matched.borrow().get(index as usize).copied().flatten()
+    rt.early
+        .matched
+        .borrow()
+        .get(index as usize)
+        .copied()
+        .flatten()
 }
 
 /// A matched message has been received for a cut, with this status: it is early from now on.
 pub fn is_received(rt: &Runtime, index: u32, comm: VirtComm, status: &Status, data: Vec<u8>) {
-    rt.matched.borrow_mut()[index as usize] = None;
+    rt.early.matched.borrow_mut()[index as usize] = None;
     add(
         rt,
         Early {

@@ -10,6 +10,7 @@ mod communicator;
 pub mod create;
 pub mod firsts;
 pub mod freed;
+mod hint_pairs;
 pub mod hints;
 mod local_comms;
 mod predefined_comms;

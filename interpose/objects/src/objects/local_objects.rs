@@ -2,13 +2,14 @@
 //!
 //! Objects that need no communication are made again here.
 
-use super::tables::{Objects, Runtime};
+use super::object_tables::Objects;
 use super::{comm, datatype, file, group, info, op, session, tool};
+use crate::Runtime;
 
 /// Replaces all objects by saved ones; the real handles are stale until they are rebuilt.
 pub fn replace(rt: &Runtime, saved: Objects) {
-    rt.objects.set(saved);
-    rt.forget_recent_part();
+    rt.objects.all.set(saved);
+    rt.objects.forget_recent_part();
     comm::forget_recent(rt);
     file::forget_open(rt);
     session::tell(rt);

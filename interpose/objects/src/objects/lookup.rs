@@ -1,9 +1,10 @@
 //! From the program's handles to the entries of the tables, and Fortran's numbers for them (MPI
 //! 4.1, 19.3.4).
 
+use crate::Runtime;
 use crate::generated::HandleKind;
 pub use crate::handles::created;
-use crate::handles::{Named, Runtime, named, predefined_handle, predefined_of, virtual_handle};
+use crate::handles::{Named, named, predefined_handle, predefined_of, virtual_handle};
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -79,8 +80,8 @@ impl Predefined {
 #[cfg(test)]
 mod tests {
     use super::{created, from_fortran, to_fortran};
+    use crate::Runtime;
     use crate::generated::HandleKind;
-    use crate::handles::Runtime;
     use crate::handles::virtual_handle;
 
     #[test]

@@ -17,4 +17,3 @@ pub use op_entries::{
     replace, retain, set_inner, sum,
 };
 pub use operator::{Function, Op};
-pub use trampolines::DOOR;

@@ -1,7 +1,7 @@
 //! Requests with recipes are made, for the first time and after a rollback, and started.
 #![allow(unsafe_code)]
 
-use crate::early::Runtime;
+use crate::Runtime;
 use crate::errors::ERR_INTERN;
 use crate::generated::{Proc, make_request};
 use crate::handles::{

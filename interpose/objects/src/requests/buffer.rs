@@ -2,20 +2,21 @@
 
 use super::attached_buffer::{Attached, Owner};
 use super::record::{Kind, State};
+use super::request_borrows::table;
 use super::request_entries::{get, is_active};
-use super::request_table::{Runtime, table};
+use crate::Runtime;
 use crate::handles::VirtComm;
 use crate::objects::comm;
 use std::cell::{Ref, RefMut};
 
 /// What is attached, to be saved with a cut.
 pub fn buffers(rt: &Runtime) -> Ref<'_, Vec<Attached>> {
-    rt.attached.borrow()
+    rt.requests.attached.borrow()
 }
 
 /// The same, to be changed.
 pub fn buffers_mut(rt: &Runtime) -> RefMut<'_, Vec<Attached>> {
-    rt.attached.borrow_mut()
+    rt.requests.attached.borrow_mut()
 }
 
 /// The buffer of this owner.

@@ -4,7 +4,8 @@
 
 use super::record::{Envelope, State};
 use super::request_entries::null_handle;
-use super::request_table::{NULL, Runtime, Table};
+use super::request_table::{NULL, Table};
+use crate::Runtime;
 use crate::generated::HandleKind;
 use crate::handles::{VirtDatatype, VirtRequest, created, real_request};
 use crate::objects::{comm, datatype};
@@ -15,7 +16,7 @@ use understudy_mpi::real_types::{PROC_NULL, RealRequest, Status};
 #[inline]
 pub fn alone(rt: &Runtime, handle: VirtRequest) -> Option<(u32, RealRequest)> {
     let index = created(HandleKind::Request, handle.0)?;
-    let table = rt.table.borrow();
+    let table = rt.requests.table.borrow();
     let request = table.requests.get(index)?;
     let real = table.reals.get(index as usize)?;
     request.is_alone().then_some((index, *real))
@@ -29,7 +30,7 @@ pub fn each_alone<'a>(
     room: &'a mut [MaybeUninit<RealRequest>],
 ) -> Option<&'a mut [RealRequest]> {
     let room = room.get_mut(..handles.len())?;
-    let table = rt.table.borrow();
+    let table = rt.requests.table.borrow();
     let mut places = room.iter_mut();
     for &handle in handles {
         let real = match created(HandleKind::Request, handle.0) {
@@ -78,7 +79,7 @@ impl Table {
 /// A request that was [`alone`] has ended, and has been asked for: a message is counted as received.
 #[inline(always)]
 pub fn end(rt: &Runtime, handle: &mut VirtRequest, status: &Status) {
-    let datatype = rt.table.borrow_mut().end(rt, handle, status);
+    let datatype = rt.requests.table.borrow_mut().end(rt, handle, status);
     if let Some(datatype) = datatype {
         datatype::release(rt, datatype);
     }

@@ -2,8 +2,9 @@
 //!
 //! A call is made again after a rollback, or after another thread's turn.
 
+use super::request_borrows::{table, table_mut};
 use super::request_entries::index;
-use super::request_table::{Runtime, table, table_mut};
+use crate::Runtime;
 use crate::arch::{self, turn};
 use crate::attention::{self, RESUMES, SEVERAL};
 use crate::generated::HandleKind;

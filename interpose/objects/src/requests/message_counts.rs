@@ -1,13 +1,22 @@
 //! Counts of messages and of collective operations that this process has begun.
 
+use super::record::Envelope;
+use super::request_borrows::{table, table_mut};
 use super::request_recipe::share_of;
-use super::request_table::{Runtime, table, table_mut};
 use super::synchronous;
+use crate::Runtime;
 use crate::handles::VirtComm;
 use crate::objects::comm;
 use std::ffi::c_int;
 use understudy_mpi::real_types::Status;
 use understudy_numbers::Worker;
+
+impl Envelope {
+    /// Worker rank of the peer; `None` for MPI_PROC_NULL and wildcards.
+    pub fn worker(&self, rt: &Runtime) -> Option<Worker> {
+        comm::worker_of(rt, self.comm(), self.peer)
+    }
+}
 
 /// Starts counting for this many workers.
 pub fn init(rt: &Runtime, workers: u32) {

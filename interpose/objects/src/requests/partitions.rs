@@ -2,13 +2,13 @@
 
 use super::record::State;
 use super::request_entries::set_state;
-use super::request_table::Runtime;
+use crate::Runtime;
 
 /// A partitioned send of so many partitions has been started. The library is not asked for it before all are ready: Open MPI 5.0
 /// would say that it has ended.
 pub fn open_partitions(rt: &Runtime, index: u32, partitions: u64) {
     set_state(rt, index, State::Open);
-    let unready = &mut rt.table.borrow_mut().unready;
+    let unready = &mut rt.requests.table.borrow_mut().unready;
     unready.retain(|(of, _)| *of != index);
     unready.push((index, partitions));
 }
@@ -16,7 +16,7 @@ pub fn open_partitions(rt: &Runtime, index: u32, partitions: u64) {
 /// So many of its partitions are ready.
 pub fn are_ready(rt: &Runtime, index: u32, count: u64) {
     let is_whole = {
-        let unready = &mut rt.table.borrow_mut().unready;
+        let unready = &mut rt.requests.table.borrow_mut().unready;
         unready
             .iter_mut()
             .filter(|(of, _)| *of == index)
@@ -32,5 +32,5 @@ pub fn are_ready(rt: &Runtime, index: u32, count: u64) {
 
 /// Whether a partitioned send is not ready.
 pub fn is_any_unready(rt: &Runtime) -> bool {
-    !rt.table.borrow().unready.is_empty()
+    !rt.requests.table.borrow().unready.is_empty()
 }

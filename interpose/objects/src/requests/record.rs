@@ -3,10 +3,8 @@
 use super::attached_buffer::Owner;
 use crate::errors::SUCCESS;
 use crate::handles::{VirtComm, VirtDatatype};
-use crate::objects::{Runtime, comm};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::{ANY_SOURCE, ANY_TAG, Status};
-use understudy_numbers::Worker;
 
 /// Buffer, count, datatype, peer and tag of a message, on one communicator.
 #[derive(Clone, Copy, Debug, bincode::Encode, bincode::Decode)]
@@ -29,11 +27,6 @@ impl Envelope {
 
     pub fn datatype(&self) -> VirtDatatype {
         VirtDatatype(self.datatype as *mut c_void)
-    }
-
-    /// Worker rank of the peer; `None` for MPI_PROC_NULL and wildcards.
-    pub fn worker(&self, rt: &Runtime) -> Option<Worker> {
-        comm::worker_of(rt, self.comm(), self.peer)
     }
 }
 

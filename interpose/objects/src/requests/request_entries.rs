@@ -2,8 +2,10 @@
 #![allow(unsafe_code)]
 
 use super::record::{General, Kind, Request, State};
+use super::request_borrows::{table, table_mut};
 use super::request_recipe::Recipe;
-use super::request_table::{NULL, Runtime, table, table_mut};
+use super::request_table::NULL;
+use crate::Runtime;
 use crate::generated::{HandleKind, real};
 use crate::handles::{VirtComm, VirtRequest, created};
 use crate::objects::lookup::Predefined;
@@ -38,7 +40,7 @@ pub fn keep(rt: &Runtime, handle: VirtRequest, what: Box<dyn Any + Send>) {
 
 /// Keeps a value until the request with this index has ended.
 pub fn keep_for(rt: &Runtime, index: u32, what: Box<dyn Any + Send>) {
-    rt.table.borrow_mut().kept.push((index, what));
+    rt.requests.table.borrow_mut().kept.push((index, what));
 }
 
 /// Makes `second`, whose handle the program does not get, end with `first`.
@@ -75,7 +77,8 @@ pub fn set_state(rt: &Runtime, index: u32, state: State) {
 }
 
 pub fn real_of(rt: &Runtime, index: u32) -> RealRequest {
-    rt.table
+    rt.requests
+        .table
         .borrow()
         .reals
         .get(index as usize)
@@ -85,7 +88,7 @@ pub fn real_of(rt: &Runtime, index: u32) -> RealRequest {
 
 /// Sets the real request of one that exists.
 pub fn set_real(rt: &Runtime, index: u32, real: RealRequest) {
-    rt.table.borrow_mut().reals[index as usize] = real;
+    rt.requests.table.borrow_mut().reals[index as usize] = real;
 }
 
 /// Calls the real library for a real request, which it may change.
@@ -129,7 +132,7 @@ pub fn general(rt: &Runtime, index: u32) -> Option<General> {
 
 /// Number of requests that may be freed before all freed ones are tested.
 pub fn until_reaped(rt: &Runtime) -> &Cell<u32> {
-    &rt.until_reaped
+    &rt.requests.until_reaped
 }
 
 /// Frees the real request of a persistent one that is not started.

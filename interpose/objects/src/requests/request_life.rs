@@ -3,13 +3,16 @@
 use super::attached_buffer::Owner;
 use super::message_counts::{count_started, receiver};
 use super::order::Requests;
+use super::recipe_objects::share;
 use super::record::{EMPTY, Envelope, Kind, State, done};
+use super::request_borrows::table_mut;
 use super::request_entries::{
     active, general, get_mut, index, is_active, join, keep, null_handle, release_real,
 };
-use super::request_recipe::{Recipe, share};
-use super::request_table::{NULL, Runtime, table_mut};
+use super::request_recipe::Recipe;
+use super::request_table::NULL;
 use super::synchronous;
+use crate::Runtime;
 use crate::attention::{self, RESUMES};
 use crate::errors::SUCCESS;
 use crate::handles::{VirtComm, VirtDatatype, VirtRequest};
@@ -21,7 +24,7 @@ use understudy_mpi::real_types::{RealRequest, Status};
 
 /// Replaces all requests by saved ones; they are not posted yet.
 pub fn replace(rt: &Runtime, saved: Requests) {
-    let mut table = rt.table.borrow_mut();
+    let mut table = rt.requests.table.borrow_mut();
     table.reals = vec![NULL; saved.places() as usize];
     table.requests = saved;
     synchronous::restored(&table);
@@ -48,7 +51,7 @@ pub fn add(
     if let Some(datatype) = kind.datatype() {
         datatype::retain(rt, datatype);
     }
-    rt.table.borrow_mut().add(comm, kind, state, real)
+    rt.requests.table.borrow_mut().add(comm, kind, state, real)
 }
 
 /// Adds a send that is under way, and counts its message.
@@ -62,7 +65,7 @@ pub fn add_send(
 ) -> VirtRequest {
     let worker = receiver(rt, comm, (peer, tag));
     let handle = {
-        let table = &mut *rt.table.borrow_mut();
+        let table = &mut *rt.requests.table.borrow_mut();
         table.requests.count_sent(worker);
         table.add(comm, kind, State::Active, real)
     };
@@ -129,7 +132,7 @@ pub fn finish_duplicate(rt: &Runtime, index: u32) {
     {
         return;
     }
-    let table = rt.table.borrow();
+    let table = rt.requests.table.borrow();
     let mut begun = table
         .kept
         .iter()
@@ -192,7 +195,7 @@ pub fn add_buffered(
 
 /// Removes a request that has ended.
 pub fn remove(rt: &Runtime, index: u32) {
-    let mut table = rt.table.borrow_mut();
+    let mut table = rt.requests.table.borrow_mut();
     let Some(request) = table.requests.remove(index) else {
         return;
     };

@@ -6,8 +6,7 @@
 //! not made (`recovery::repost`).
 #![allow(unsafe_code)]
 
-use crate::handles::{VirtComm, VirtDatatype, VirtOp, predefined_handle};
-use crate::objects::{Runtime, comm, datatype, op};
+use crate::handles::{VirtComm, VirtDatatype, VirtOp};
 use std::ffi::{c_int, c_void};
 use understudy_numbers::Worker;
 use xxhash_rust::xxh3::xxh3_64;
@@ -123,16 +122,7 @@ impl Recipe {
         VirtComm(self.comm as *mut c_void)
     }
 
-    /// The info object may be freed; hints are for the first time only.
-    pub fn forget_hints(&mut self, rt: &Runtime) {
-        for argument in &mut self.arguments {
-            if let Argument::Info(hints) = argument {
-                *hints = predefined_handle(rt, "ompi_mpi_info_null") as u64;
-            }
-        }
-    }
-
-    fn each_datatype(&self, act: impl Fn(VirtDatatype)) {
+    pub(super) fn each_datatype(&self, act: impl Fn(VirtDatatype)) {
         for argument in &self.arguments {
             match argument {
                 Argument::Datatype(one) => act(VirtDatatype(*one as *mut c_void)),
@@ -144,34 +134,13 @@ impl Recipe {
         }
     }
 
-    fn each_op(&self, act: impl Fn(VirtOp)) {
+    pub(super) fn each_op(&self, act: impl Fn(VirtOp)) {
         for argument in &self.arguments {
             if let Argument::Op(op) = argument {
                 act(VirtOp(*op as *mut c_void));
             }
         }
     }
-
-    /// What it refers to stays, though the program may free it.
-    pub fn retain(&self, rt: &Runtime) {
-        self.each_datatype(|it| datatype::retain(rt, it));
-        self.each_op(|it| op::retain(rt, it));
-    }
-
-    pub fn release(&self, rt: &Runtime) {
-        self.each_datatype(|it| datatype::release(rt, it));
-        self.each_op(|it| op::release(rt, it));
-    }
-}
-
-/// What the start of a collective adds to the sum of all members: nothing, when each of them has started it.
-///
-/// `number` is 0 for those that are started in the same order everywhere.
-pub fn share(rt: &Runtime, comm: VirtComm, number: u64) -> u64 {
-    let Some((uid, me, next)) = comm::neighbour(rt, comm) else {
-        return 0;
-    };
-    share_of([me, next], uid, number)
 }
 
 pub(super) fn share_of([me, next]: [Worker; 2], uid: u64, number: u64) -> u64 {

@@ -1,32 +1,42 @@
-//! Table of requests with the real requests beside them, and this module's runtime.
+//! Table of requests with the real requests beside them.
 
 use super::attached_buffer::Attached;
 use super::order::Requests;
 use super::record::{Kind, State};
-use crate::cell::{Field, runtime};
+use crate::cell::Field;
 use crate::generated::HandleKind;
 use crate::handles::{self, VirtComm, VirtRequest};
-use crate::objects;
 use std::any::Any;
-use std::cell::{Cell, Ref, RefMut};
+use std::cell::Cell;
 use understudy_mpi::real_types::RealRequest;
 
-runtime! {
-    pub struct Runtime: objects::Runtime {
-        /// All requests of the program.
-        pub(super) table: Field<Table> = Field::new(Table {
-            requests: Requests::NONE,
-            reals: Vec::new(),
-            kept: Vec::new(),
-            unready: Vec::new(),
-        }),
-        /// Number of requests that may be freed before all freed ones are tested.
-        pub(super) until_reaped: Cell<u32> = Cell::new(0),
-        /// The program's buffers for buffered sends.
-        pub(super) attached: Field<Vec<Attached>> = Field::new(Vec::new()),
+/// Requests of this process, and buffers for buffered sends.
+pub struct RequestTable {
+    /// All requests of the program.
+    pub(super) table: Field<Table>,
+    /// Number of requests that may be freed before all freed ones are tested.
+    pub(super) until_reaped: Cell<u32>,
+    /// The program's buffers for buffered sends.
+    pub(super) attached: Field<Vec<Attached>>,
+}
+
+impl RequestTable {
+    /// State at the start of the process.
+    pub const fn start() -> RequestTable {
+        RequestTable {
+            table: Field::new(Table {
+                requests: Requests::NONE,
+                reals: Vec::new(),
+                kept: Vec::new(),
+                unready: Vec::new(),
+            }),
+            until_reaped: Cell::new(0),
+            attached: Field::new(Vec::new()),
+        }
     }
 }
 
+/// Requests, with the real ones and the values beside them.
 pub(super) struct Table {
     pub(super) requests: Requests,
     pub(super) reals: Vec<RealRequest>,
@@ -37,20 +47,6 @@ pub(super) struct Table {
 }
 
 pub(super) const NULL: RealRequest = RealRequest(std::ptr::null_mut());
-
-/// The requests of this process.
-#[inline]
-#[track_caller]
-pub fn table(rt: &Runtime) -> Ref<'_, Requests> {
-    Ref::map(rt.table.borrow(), |table| &table.requests)
-}
-
-/// Borrows the requests of this process to change them.
-#[inline]
-#[track_caller]
-pub fn table_mut(rt: &Runtime) -> RefMut<'_, Requests> {
-    RefMut::map(rt.table.borrow_mut(), |table| &mut table.requests)
-}
 
 impl Table {
     /// Adds a request, built in place to avoid a store-forwarding stall.

@@ -2,8 +2,8 @@
 
 use super::message_counts::receiver;
 use super::record::{Kind, Mode, State};
-use super::request_table::Runtime;
 use super::synchronous;
+use crate::Runtime;
 use crate::generated::HandleKind;
 use crate::handles::{VirtRequest, created};
 use understudy_mpi::real_types::RealRequest;
@@ -12,7 +12,7 @@ use understudy_mpi::real_types::RealRequest;
 #[inline(always)]
 pub fn startable(rt: &Runtime, handle: VirtRequest) -> Option<(u32, RealRequest)> {
     let index = created(HandleKind::Request, handle.0)?;
-    let table = rt.table.borrow();
+    let table = rt.requests.table.borrow();
     let request = table.requests.get(index)?;
     let is_the_librarys = match request.kind {
         Kind::PersistentSend(mode, _) => mode != Mode::Buffered,
@@ -26,10 +26,10 @@ pub fn startable(rt: &Runtime, handle: VirtRequest) -> Option<(u32, RealRequest)
 /// A request that was [`startable`] has been started, behind all that is posted already: a message is counted as sent.
 #[inline(always)]
 pub fn is_started(rt: &Runtime, index: u32) {
-    let sent = rt.table.borrow_mut().requests.start(index);
+    let sent = rt.requests.table.borrow_mut().requests.start(index);
     if let Some(message) = sent {
         let worker = receiver(rt, message.comm(), (message.peer, message.tag));
-        rt.table.borrow_mut().requests.count_sent(worker);
+        rt.requests.table.borrow_mut().requests.count_sent(worker);
         synchronous::started(rt, index, &message);
     }
 }

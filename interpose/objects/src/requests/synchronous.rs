@@ -6,8 +6,9 @@
 
 use super::record::{EMPTY, Envelope, Kind, Mode, Request, State, done};
 use super::request_entries::{get, index, set_state};
-use super::request_table::{Runtime, Table};
+use super::request_table::Table;
 use super::synchronous_sends::Synchronous;
+use crate::Runtime;
 use crate::errors::SUCCESS;
 use crate::handles::{VirtComm, VirtRequest};
 use crate::objects::comm;
@@ -47,7 +48,7 @@ pub fn add(rt: &Runtime, index: u32, comm: VirtComm, peer: c_int, tag: c_int) {
     let Some(to) = comm::worker_of(rt, comm, peer) else {
         return;
     };
-    let sends = &mut rt.table.borrow_mut().requests.synchronous;
+    let sends = &mut rt.requests.table.borrow_mut().requests.synchronous;
     let number = sends.next;
     sends.next += 1;
     sends.pending.retain(|send| send.index != index);
@@ -88,7 +89,7 @@ pub(super) fn follow(rt: &Runtime, comm: VirtComm, peer: c_int, tag: c_int) {
 #[cold]
 #[inline(never)]
 fn note(rt: &Runtime, comm: VirtComm, peer: c_int, tag: c_int) {
-    let table = &mut *rt.table.borrow_mut();
+    let table = &mut *rt.requests.table.borrow_mut();
     table.sweep();
     let pending = table.requests.synchronous.pending.iter_mut();
     pending
@@ -107,7 +108,7 @@ pub fn pending(rt: &Runtime) -> Vec<Synchronous> {
     if !are_any() {
         return Vec::new();
     }
-    let table = &mut *rt.table.borrow_mut();
+    let table = &mut *rt.requests.table.borrow_mut();
     table.sweep();
     table.requests.synchronous.pending.clone()
 }
@@ -124,7 +125,7 @@ pub fn settle(rt: &Runtime, send: &Synchronous, waits: bool) {
 /// The receiver says that the program has received this message; of one that has ended there may be word, too.
 pub fn is_received(rt: &Runtime, number: u64, from: Worker) {
     let found = {
-        let table = rt.table.borrow();
+        let table = rt.requests.table.borrow();
         let mut pending = table.requests.synchronous.pending.iter();
         pending
             .find(|send| send.number == number && send.to == from.0)

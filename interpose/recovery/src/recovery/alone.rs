@@ -3,7 +3,7 @@
 //! How far a dead process's relay has got, and what it did to files since the cut, lies in memory of its node. A living
 //! process of that node reads it; where there is none, the user is told what follows.
 
-use super::recovery_runtime::Runtime;
+use crate::Runtime;
 use crate::{sys, world};
 use understudy_catalogue::message;
 use understudy_numbers::{ProcessNumber, Worker};
@@ -17,7 +17,8 @@ pub fn note(rt: &Runtime, living: &[Identity], plan: &Plan) {
     let dead: Vec<_> = dead
         .map(|worker| (worker, world.players[worker.index()]))
         .collect();
-    rt.alone
+    rt.recovery
+        .alone
         .set(without_neighbour(&dead, &living, &world.nodes));
 }
 
@@ -34,7 +35,13 @@ fn without_neighbour(
 }
 
 pub fn tell(rt: &Runtime) {
-    let alone: Vec<u32> = rt.alone.borrow().iter().map(|worker| worker.0).collect();
+    let alone: Vec<u32> = rt
+        .recovery
+        .alone
+        .borrow()
+        .iter()
+        .map(|worker| worker.0)
+        .collect();
     if !alone.is_empty() {
         sys::say(message::node_without_survivors(alone));
     }

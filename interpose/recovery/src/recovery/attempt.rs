@@ -2,10 +2,10 @@
 
 use super::load::{self, Loaded, Origin};
 use super::meeting::{Meeting, give_up, meet};
-use super::recovery_runtime::Runtime;
 use super::report::Report;
 use super::repost::{make_recorded, repost};
 use super::{fetch, found, newcomers};
+use crate::Runtime;
 use crate::arch::Frame;
 use crate::ending::undone;
 use crate::objects::{comm, tool, window};

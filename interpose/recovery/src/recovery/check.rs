@@ -1,8 +1,8 @@
 //! Errors of MPI calls, which lead to a recovery if a process has failed.
 
 use super::failure_class::failure;
-use super::recovery_runtime::Runtime;
 use super::rollback::recover;
+use crate::Runtime;
 use crate::arch::{self, Rewound};
 use crate::ending;
 use crate::errors::SUCCESS;
@@ -51,7 +51,7 @@ fn classify(rt: &Runtime, rc: c_int) -> Result<c_int, Rewound> {
     let Some(class) = failure(rc) else {
         return Ok(rc);
     };
-    if rt.is_under_way.get() {
+    if rt.recovery.is_under_way.get() {
         // By a library of the program, while libraries are opened again.
         ending::fail(
             rt,

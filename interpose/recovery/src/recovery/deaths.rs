@@ -5,7 +5,7 @@
 //! history.
 
 use super::death_history::{Cause, Death, MARK_WORDS, View, WORDS};
-use super::recovery_runtime::Runtime;
+use crate::Runtime;
 use crate::gather::everybodys;
 use crate::{peers, schedule, user, world};
 use understudy_mpi as mpi;
@@ -17,12 +17,12 @@ use understudy_relay::{NOTE_WORDS, Position};
 
 /// Returns the earlier deaths, for a process that joins the job.
 pub fn earlier(rt: &Runtime) -> Vec<Death> {
-    rt.history.borrow().earlier.clone()
+    rt.recovery.history.borrow().earlier.clone()
 }
 
 /// Records the earlier deaths, in a process that joins the job.
 pub fn learn(rt: &Runtime, earlier: Vec<Death>) {
-    rt.history.borrow_mut().earlier = earlier;
+    rt.recovery.history.borrow_mut().earlier = earlier;
 }
 
 /// Exchanges the knowledge of the survivors on the nodes of dead processes; collective.
@@ -34,7 +34,7 @@ pub fn meet(
     dead: &[Worker],
     living: &[ProcessNumber],
 ) -> mpi::Result<Vec<[Position; 2]>> {
-    rt.history.borrow_mut().now.clear();
+    rt.recovery.history.borrow_mut().now.clear();
     if dead.is_empty() {
         return Ok(Vec::new());
     }
@@ -44,6 +44,7 @@ pub fn meet(
         players: dead.iter().map(player).collect(),
     };
     let players = rt
+        .recovery
         .history
         .borrow_mut()
         .agree(&everybodys(all, &own)?, living);
@@ -60,7 +61,7 @@ pub fn meet(
     let deaths = told
         .map(|(which, words)| Death::read(which, words))
         .collect();
-    rt.history.borrow_mut().note(deaths);
+    rt.recovery.history.borrow_mut().note(deaths);
     let mark = |words: &[u64]| Position {
         line: words[0],
         column: words[1],
@@ -89,7 +90,7 @@ fn known(rt: &Runtime, rank: ProcessNumber, marks: [Position; 2]) -> [u64; WORDS
 ///
 /// The epoch is that to which all go back. The verdict is equal in all processes.
 pub fn judge(rt: &Runtime, epoch: Epoch) -> Option<Verdict> {
-    rt.history.borrow().judge(epoch)
+    rt.recovery.history.borrow().judge(epoch)
 }
 
 /// Records that the recovery has succeeded; returns a remark for the user.
@@ -98,17 +99,17 @@ pub fn judge(rt: &Runtime, epoch: Epoch) -> Option<Verdict> {
 /// nothing of the machine.
 pub fn settle(rt: &Runtime, epoch: Epoch) -> Option<String> {
     let is_fault = |death: &Death| matches!(death.cause, Cause::Fault(_));
-    if !rt.history.borrow().now.iter().all(is_fault) {
+    if !rt.recovery.history.borrow().now.iter().all(is_fault) {
         schedule::state(rt).pace.fail();
     }
-    rt.history.borrow_mut().settle(epoch)
+    rt.recovery.history.borrow_mut().settle(epoch)
 }
 
 /// Returns the cause of death of a worker's process, as ` of SIGSEGV at …`.
 ///
 /// Empty if it is unknown or SIGKILL.
 pub fn cause_of(rt: &Runtime, worker: Worker) -> String {
-    let history = rt.history.borrow();
+    let history = rt.recovery.history.borrow();
     let mut deaths = history.now.iter().chain(history.earlier.iter().rev());
     let last = deaths.find(|death| death.worker == worker);
     last.map_or_else(String::new, |death| death.cause.phrase())
@@ -116,7 +117,7 @@ pub fn cause_of(rt: &Runtime, worker: Worker) -> String {
 
 /// Returns the cause of death of a worker's process, for the event file.
 pub fn label(rt: &Runtime, worker: Worker) -> String {
-    let history = rt.history.borrow();
+    let history = rt.recovery.history.borrow();
     let mut known = history.now.iter().chain(history.earlier.iter().rev());
     let death = known.find(|death| death.worker == worker);
     match death.map(|death| death.cause.clone()) {

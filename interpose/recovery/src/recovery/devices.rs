@@ -1,6 +1,6 @@
 //! Accelerators of the program in a recovery.
 
-use super::recovery_runtime::Runtime;
+use crate::Runtime;
 use crate::{ending, user, world};
 use understudy_catalogue::message;
 

@@ -4,7 +4,7 @@ use super::found::{self, has_own, note_layers, refuse_own};
 use super::group;
 use super::load::{self, Damaged};
 use super::moves::{Move, drive};
-use super::recovery_runtime::Runtime;
+use crate::Runtime;
 use crate::copies::{self, Payload, Transfer};
 use crate::ending::fail;
 use crate::rehearsal::{self, Offer, Rebuild};

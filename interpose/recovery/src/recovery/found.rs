@@ -2,7 +2,7 @@
 
 use super::load::Damaged;
 use super::newcomers::welcome;
-use super::recovery_runtime::Runtime;
+use crate::Runtime;
 use crate::{copies, disk, world};
 use understudy_catalogue::message;
 use understudy_mpi as mpi;
@@ -11,7 +11,7 @@ use understudy_policy::recovery_plan::{Held, Plan, Refused};
 
 /// What this newcomer has got in an attempt that came to nothing, or from a dead process.
 pub fn held(rt: &Runtime) -> Option<Held> {
-    rt.heritage.borrow().held
+    rt.recovery.heritage.borrow().held
 }
 
 /// Takes what a dead process has left to this newcomer, if it has.
@@ -19,7 +19,7 @@ pub fn inherit(rt: &Runtime) {
     disk::forget_loaded(rt, &mut copies::keep(rt).store);
     if let Some(got) = copies::adopt(rt) {
         log::debug!("inherited: {got:?}");
-        rt.heritage.borrow_mut().held = Some(Held {
+        rt.recovery.heritage.borrow_mut().held = Some(Held {
             own: got.worker,
             has_own: got.has_own,
             layers: (1 << world::get(rt).redundancy.layers(got.worker)) - 1,
@@ -33,7 +33,7 @@ pub fn inherit(rt: &Runtime) {
 /// Everybody goes back to this epoch.
 pub fn resolve(rt: &Runtime, epoch: Epoch) {
     copies::resolve(rt, epoch);
-    if let Some(held) = &mut rt.heritage.borrow_mut().held
+    if let Some(held) = &mut rt.recovery.heritage.borrow_mut().held
         && held.reaches(epoch)
     {
         (held.epoch, held.whole) = (epoch, None);
@@ -42,18 +42,18 @@ pub fn resolve(rt: &Runtime, epoch: Epoch) {
 
 /// The recovery has succeeded: what this process has is that of its part.
 pub fn settle(rt: &Runtime) {
-    rt.heritage.borrow_mut().held = None;
+    rt.recovery.heritage.borrow_mut().held = None;
     copies::renew_legacy(rt, welcome(rt));
 }
 
 /// Damaged copies that this process has met in this recovery.
 pub fn refused(rt: &Runtime) -> Vec<Refused> {
-    rt.heritage.borrow().refused.clone()
+    rt.recovery.heritage.borrow().refused.clone()
 }
 
 /// The recovery has succeeded: damaged copies have been made again.
 pub fn forget_refusals(rt: &Runtime) {
-    rt.heritage.borrow_mut().refused.clear();
+    rt.recovery.heritage.borrow_mut().refused.clear();
 }
 
 /// The copy that this worker was to load is damaged, and so is the one that it was fetched from: nobody may use them any
@@ -79,7 +79,7 @@ pub fn refuse_own(rt: &Runtime, plan: &Plan, me: Worker, damaged: &Damaged) -> m
             .into_iter()
             .map(|worker| Refused { worker, at: own }),
     );
-    let mut found = rt.heritage.borrow_mut();
+    let mut found = rt.recovery.heritage.borrow_mut();
     for copy in copies {
         if !found.refused.contains(&copy) {
             found.refused.push(copy);
@@ -95,7 +95,7 @@ pub fn refuse_partners(rt: &Runtime, me: Worker) {
     let at = world.process;
     let of = |worker| Refused { worker, at };
     let copies = world.redundancy.partners_of(me).map(of);
-    rt.heritage.borrow_mut().refused.extend(copies);
+    rt.recovery.heritage.borrow_mut().refused.extend(copies);
 }
 
 /// The workers whose copies, kept by this one, are damaged: with pages that its own copy shares with them, for example.
@@ -112,7 +112,8 @@ fn damaged_at(rt: &Runtime, me: Worker) -> Vec<Worker> {
 /// This process has a new copy of its own.
 pub fn take_back_own_refusal(rt: &Runtime, me: Worker) {
     let at = world::get(rt).process;
-    rt.heritage
+    rt.recovery
+        .heritage
         .borrow_mut()
         .refused
         .retain(|copy| *copy != Refused { worker: me, at });
@@ -120,12 +121,12 @@ pub fn take_back_own_refusal(rt: &Runtime, me: Worker) {
 
 /// This process has nothing that counts as a copy any more.
 pub fn forget_held(rt: &Runtime) {
-    rt.heritage.borrow_mut().held = None;
+    rt.recovery.heritage.borrow_mut().held = None;
 }
 
 /// Another copy of this worker comes in place of its own; those of partners are what they were, if they are of this epoch.
 pub fn forget_own(rt: &Runtime, plan: &Plan, me: Worker) {
-    let held = &mut rt.heritage.borrow_mut().held;
+    let held = &mut rt.recovery.heritage.borrow_mut().held;
     *held = held.filter(|held| held.own == me && held.epoch == plan.epoch);
     if let Some(held) = held {
         held.has_own = false;
@@ -135,7 +136,7 @@ pub fn forget_own(rt: &Runtime, plan: &Plan, me: Worker) {
 /// This process has got a copy of its own.
 pub fn has_own(rt: &Runtime, plan: &Plan, me: Worker) {
     take_back_own_refusal(rt, me);
-    let held = &mut rt.heritage.borrow_mut().held;
+    let held = &mut rt.recovery.heritage.borrow_mut().held;
     *held = Some(Held {
         own: me,
         has_own: true,
@@ -148,7 +149,7 @@ pub fn has_own(rt: &Runtime, plan: &Plan, me: Worker) {
 
 /// This process, if it is a newcomer, has got copies of partners in these layers.
 pub fn note_layers(rt: &Runtime, layers: u64) {
-    if let Some(held) = &mut rt.heritage.borrow_mut().held {
+    if let Some(held) = &mut rt.recovery.heritage.borrow_mut().held {
         held.layers |= layers;
     }
 }

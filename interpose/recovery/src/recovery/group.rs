@@ -3,7 +3,7 @@
 use super::found::refuse_own;
 use super::load::{self, Damaged};
 use super::moves::{Move, drive};
-use super::recovery_runtime::Runtime;
+use crate::Runtime;
 use crate::copies::parity::{self, Description, Folding};
 use crate::copies::{self, Copy, Payload};
 use crate::ending::fail;

@@ -1,6 +1,6 @@
 //! Loading an epoch: the user side becomes what it was, in place or in another process.
 
-use super::recovery_runtime::Runtime;
+use crate::Runtime;
 use crate::arch::Frame;
 use crate::copies::{Saved, State};
 use crate::ending::fail;

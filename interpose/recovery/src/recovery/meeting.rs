@@ -3,8 +3,8 @@
 use super::alone;
 use super::deaths;
 use super::found;
-use super::recovery_runtime::Runtime;
 use super::wishes;
+use crate::Runtime;
 use crate::ending::abort;
 use crate::gather::everybodys;
 use crate::world::{self, Part};

@@ -1,6 +1,6 @@
 //! Transfers of copies with other workers.
 
-use super::recovery_runtime::Runtime;
+use crate::Runtime;
 use crate::copies::{self, Transfer};
 use crate::world;
 use std::mem::replace;

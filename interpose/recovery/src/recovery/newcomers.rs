@@ -6,7 +6,7 @@
 
 use super::death_history::Death;
 use super::deaths;
-use super::recovery_runtime::Runtime;
+use crate::Runtime;
 use crate::domains::{self, Place, Places};
 use crate::gather::everybodys;
 use crate::schedule::{self, Failures};
@@ -35,7 +35,7 @@ pub struct Welcome {
 
 /// The communicator of a newcomer's first generation, once.
 pub fn take_first(rt: &Runtime) -> Option<RealComm> {
-    rt.first.take()
+    rt.recovery.first.take()
 }
 
 /// Who is in a generation.
@@ -220,7 +220,7 @@ fn hear(rt: &Runtime) -> mpi::Result<World> {
     if let Some(disk) = told.disk {
         disk::join(rt, disk, told.workers);
     }
-    rt.first.set(Some(all));
+    rt.recovery.first.set(Some(all));
     Ok(World {
         workers: RealComm::NONE,
         private: RealComm::NONE,

@@ -5,7 +5,7 @@
 //! here, where the program does not see it.
 #![allow(unsafe_code)]
 
-use super::recovery_runtime::Runtime;
+use crate::Runtime;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtDatatype, real_datatype};
 use crate::requests::{Argument, Recipe};

@@ -2,7 +2,7 @@
 //!
 //! The process manager starts them, and they wait as the others have. A daemon, if there is one, may grant fewer than are missing.
 
-use super::recovery_runtime::Runtime;
+use crate::Runtime;
 use crate::{daemon, renewal, sys, told, world};
 use understudy_catalogue::message;
 

@@ -2,7 +2,7 @@
 
 use super::deaths;
 use super::meeting;
-use super::recovery_runtime::Runtime;
+use crate::Runtime;
 use crate::{copies, events, fault, renewal, world};
 use std::time::{Duration, Instant};
 use understudy_catalogue::message;

@@ -2,7 +2,7 @@
 
 use super::failure_class::failure;
 use super::partitioned;
-use super::recovery_runtime::Runtime;
+use crate::Runtime;
 use crate::abi;
 use crate::errors::SUCCESS;
 use crate::gather::everybodys;

@@ -3,9 +3,9 @@
 use super::check::check_own;
 use super::devices::{devices_go_on, leave_devices, lose_devices};
 use super::load::{self, Origin};
-use super::recovery_runtime::Runtime;
 use super::repost::{make_recorded, repost};
 use super::{fetch, found};
+use crate::Runtime;
 use crate::arch::Rewound;
 use crate::ending::{fail, failed_in_init, undone};
 use crate::objects::{comm, tool, window};
@@ -56,7 +56,9 @@ pub fn from_disk(rt: &Runtime) -> Rewound {
         return rewound;
     }
     renewal::is_running();
-    rt.resumed_in_init.set(load::is_init(&loaded.frame));
+    rt.recovery
+        .resumed_in_init
+        .set(load::is_init(&loaded.frame));
     arch::rewind(&loaded.frame);
     user::threads_go_back(rt, &loaded.frame);
     devices_go_on(rt);

@@ -3,9 +3,9 @@
 use super::attempt::{self, Outcome};
 use super::devices::{devices_go_on, leave_devices};
 use super::failure_class::error_class;
-use super::recovery_runtime::Runtime;
 use super::report::Report;
 use super::{alone, load, replenish};
+use crate::Runtime;
 use crate::arch::{self, Rewound};
 use crate::objects::dynamic;
 use crate::{copies, events, headroom, overdue, peers, renewal, sys, told, user, world};
@@ -15,11 +15,16 @@ use understudy_catalogue::message;
 use understudy_formats::events::Kind;
 use understudy_mpi::call;
 
+/// Returns true, once, if MPI_Init is entered because the program was set back to its end.
+pub fn resumed_in_init(rt: &Runtime) -> bool {
+    rt.recovery.resumed_in_init.take()
+}
+
 /// Runs attempts until one succeeds, and this process's frame is rewound.
 ///
 /// If too many fail, the process manager ends the job.
 pub(super) fn recover(rt: &Runtime, class: c_int) {
-    rt.is_under_way.set(true);
+    rt.recovery.is_under_way.set(true);
     sys::mask_exceptions();
     let moment = events::clock();
     // No checkpoints are requested while the program stands still.
@@ -48,7 +53,7 @@ pub(super) fn recover(rt: &Runtime, class: c_int) {
         world::worker(rt),
         world::get(rt).process,
     );
-    rt.is_under_way.set(false);
+    rt.recovery.is_under_way.set(false);
     sys::raise_exceptions(outcome.exceptions);
 }
 
@@ -76,7 +81,9 @@ pub fn take_part_at_once(rt: &Runtime) -> Rewound {
 fn resume(rt: &Runtime, outcome: &Outcome, report: &Report) {
     renewal::is_running();
     let epoch = copies::epoch(rt);
-    rt.resumed_in_init.set(load::is_init(&outcome.frame));
+    rt.recovery
+        .resumed_in_init
+        .set(load::is_init(&outcome.frame));
     arch::rewind(&outcome.frame);
     user::threads_go_back(rt, &outcome.frame);
     devices_go_on(rt);

@@ -5,7 +5,7 @@
 //! follows from what all have said of themselves.
 
 use super::placement_hint::PlacementHint;
-use super::recovery_runtime::{DOOR, Runtime};
+use crate::{DOOR, Runtime};
 use crate::{daemon, events, renewal, world};
 use understudy_formats::events::{Kind, SpareChoice};
 use understudy_mpi as mpi;
@@ -33,14 +33,14 @@ fn choose(rt: &Runtime, fallen: &[ProcessNumber]) -> Vec<ProcessNumber> {
     let leases = asked.0.as_deref().unwrap_or_default();
     let asked_for = leases.iter().filter(|lease| dead.contains(&lease.worker));
     let spares = asked_for.map(|lease| lease.rank).collect();
-    rt.asked.set(Some((generation, asked)));
+    rt.recovery.asked.set(Some((generation, asked)));
     spares
 }
 
 /// Whether this process has asked.
 pub fn has_asked(rt: &Runtime) -> bool {
     let is_current = |(generation, _): &(Generation, PlacementHint)| *generation == call::wanted();
-    rt.asked.borrow().as_ref().is_some_and(is_current)
+    rt.recovery.asked.borrow().as_ref().is_some_and(is_current)
 }
 
 /// The daemon's wishes; the same in all processes. Collective if somebody has asked.
@@ -54,7 +54,7 @@ pub fn hear(
         return Ok((Vec::new(), None));
     }
     let asked = has_asked(rt)
-        .then(|| rt.asked.take())
+        .then(|| rt.recovery.asked.take())
         .flatten()
         .map(|(_, asked)| asked);
     let leased = |worker: &Worker| {

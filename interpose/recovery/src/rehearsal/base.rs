@@ -1,7 +1,7 @@
 //! What a worker was at the cut with which a new phase has begun, and how another process becomes that.
 #![allow(unsafe_code)]
 
-use super::rehearsal_runtime::Runtime;
+use crate::Runtime;
 use crate::copies::{Base, Script, Way};
 use crate::{copies, journal, user};
 use std::cell::Ref;
@@ -19,7 +19,7 @@ use understudy_policy::packed;
 
 /// There is no such phase any more.
 pub fn forget(rt: &Runtime) {
-    rt.base.set(None);
+    rt.rehearsal.base.set(None);
 }
 
 /// An epoch is committed; it may be the one with which a phase has begun.
@@ -29,7 +29,7 @@ pub fn keep<'rt>(
     epoch: Epoch,
     script: impl FnOnce() -> Option<Ref<'rt, Script>>,
 ) {
-    if journal::base(rt) != Some(epoch) || rt.base.borrow().is_some() {
+    if journal::base(rt) != Some(epoch) || rt.rehearsal.base.borrow().is_some() {
         return;
     }
     let Some(script) = script() else { return };
@@ -44,7 +44,7 @@ pub fn keep<'rt>(
         pages,
         content: packed::pack(&content),
     };
-    rt.base.set(Some(base));
+    rt.rehearsal.base.set(Some(base));
 }
 
 /// Pages of an image that are not as the phase before has left them, and their contents.
@@ -69,7 +69,7 @@ fn changed(image: &Image, store: &PageStore, known: &[Sums]) -> (Vec<PageRun>, V
 
 /// That of the phase that has ended.
 pub fn take(rt: &Runtime) -> Option<Base> {
-    rt.base.borrow_mut().take()
+    rt.rehearsal.base.borrow_mut().take()
 }
 
 /// Makes this process, which is a child at the end of the phase before, what the worker was when the new one began. Descriptors

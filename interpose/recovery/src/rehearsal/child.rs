@@ -4,8 +4,8 @@
 use super::base;
 use super::finding::Finding;
 use super::input;
-use super::rehearsal_runtime::Runtime;
 use super::seed_request::{LEAST_TIMEOUT, limit};
+use crate::Runtime;
 use crate::copies::{Replay, Script, Way};
 use crate::disk::StaticFile;
 use crate::journal::replay::Diverged;
@@ -281,7 +281,7 @@ fn run(rt: &Runtime, replay: &Replay) -> Result<Inputs, String> {
     hold::begin(rt, replay.inputs.clone())
         .map_err(|error| format!("system calls cannot be held back: {error}"))?;
     if replay.base.is_none() {
-        input::restore(rt, &rt.inputs.borrow())?;
+        input::restore(rt, &rt.rehearsal.inputs.borrow())?;
     }
     // SAFETY: it stands where the worker stood when the phase began.
     let played = unsafe { journal::replay::run(rt, &replay.journal, &replay.begin, replay.end) };

@@ -1,8 +1,8 @@
 //! `UNDERSTUDY_STATIC=auto`: whether copies do without static data is decided when a rehearsal has told, for each worker by
 //! itself.
 
-use super::rehearsal_runtime::Runtime;
 use super::replay_settings::replays;
+use crate::Runtime;
 use crate::copies::Script;
 use crate::{events, journal, sys, told, world};
 use understudy_catalogue::message;
@@ -11,7 +11,7 @@ use understudy_image::PAGE_SIZE;
 use understudy_settings::Static;
 
 fn is_open(rt: &Runtime) -> bool {
-    rt.is_open.get()
+    rt.rehearsal.is_open.get()
 }
 
 /// Looks whether there can be no rehearsal any more; `has_none`: there is no script.
@@ -27,7 +27,9 @@ pub fn look(rt: &Runtime, has_none: bool) {
 
 /// The initialisation phase begins.
 pub fn begin(rt: &Runtime) {
-    rt.is_open.set(told::config().static_data == Static::Auto);
+    rt.rehearsal
+        .is_open
+        .set(told::config().static_data == Static::Auto);
     if is_open(rt) && !replays() {
         decide(rt, false, "parity is made of all data");
     }
@@ -57,7 +59,7 @@ pub fn accept(rt: &Runtime, script: &Script, different: Option<&[u64]>) -> bool 
 }
 
 fn decide(rt: &Runtime, replay: bool, why: &str) {
-    rt.is_open.set(false);
+    rt.rehearsal.is_open.set(false);
     let way = if replay { "replay" } else { "image" };
     events::emit(Kind::StaticData {
         worker: world::worker(rt),

@@ -9,10 +9,11 @@ use super::message::Message;
 use super::replay_settings::is_used;
 use super::template::{Asked, Template};
 use crate::own_messages::{Peer, tag};
-use crate::world::{self, Runtime};
+use crate::world;
 use crate::{events, fault, headroom};
 use bincode::config::standard;
 use understudy_formats::events::Kind;
+use understudy_job::Runtime;
 use understudy_numbers::{Epoch, Worker};
 
 /// Rehearsals that this holder has to do or has done.

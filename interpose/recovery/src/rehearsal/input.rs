@@ -1,9 +1,10 @@
 //! Files that were open at the end of `MPI_Init`: each replay reads them from where they stood.
 #![allow(unsafe_code)]
 
-use crate::journal::{Runtime, hold};
+use crate::journal::hold;
 use std::ffi::c_int;
 use understudy_abi::RUNTIME_FD_BASE;
+use understudy_journal::Runtime;
 
 /// A regular file or a directory, under a descriptor of the program.
 pub(super) struct Input {

@@ -1,8 +1,8 @@
 //! Static data of a worker's own: it keeps no copy of what it has not changed, and gets back what it has.
 
 use super::rebuild::{Offer, collect};
-use super::rehearsal_runtime::Runtime;
 use super::wanted;
+use crate::Runtime;
 use crate::copies::Script;
 use understudy_image::PAGE_SIZE;
 use understudy_image::absent::{self, Sums};
@@ -28,7 +28,7 @@ pub fn put_back(
         "{} pages of static data are made again",
         runs::total(&pages)
     );
-    let asked = rt.seed.make(script, &pages)?;
+    let asked = rt.rehearsal.seed.make(script, &pages)?;
     collect(rt, missing, script, asked, image, store)
 }
 

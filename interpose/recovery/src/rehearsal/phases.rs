@@ -1,15 +1,15 @@
 //! Phases of the program, from `MPI_Init` or a cut to their proof.
 
-use super::rehearsal_runtime::Runtime;
 use super::replay_settings::{compares, is_on, is_rehearsed, room};
 use super::{again, base, decision, input, rebuild, seed, worker};
+use crate::Runtime;
 use crate::{copies, journal, told, user, world};
 use understudy_numbers::Epoch;
 
 /// Forks the seed, at the end of `MPI_Init`.
 pub fn prepare(rt: &Runtime) {
     if is_on() && world::is_protected() && !user::has_threads(rt) {
-        rt.inputs.set(input::open_files());
+        rt.rehearsal.inputs.set(input::open_files());
         seed::plant(rt);
     }
 }
@@ -40,10 +40,11 @@ pub fn cut(rt: &Runtime, epoch: Epoch) {
 /// Goes on as far as possible. Called between checkpoints.
 pub fn poll(rt: &Runtime) {
     if is_on() {
-        rt.holder
+        rt.rehearsal
+            .holder
             .borrow_mut()
             .get_or_insert_default()
-            .poll(rt, &rt.seed);
+            .poll(rt, &rt.rehearsal.seed);
         base::keep(rt, copies::epoch(rt), || worker::script(rt));
         worker::poll(rt);
     }
@@ -53,7 +54,7 @@ pub fn poll(rt: &Runtime) {
 pub fn interrupt(rt: &Runtime) {
     journal::give_up(rt);
     again::forget(rt);
-    drop(rt.holder.take());
+    drop(rt.rehearsal.holder.take());
     worker::interrupt(rt);
     rebuild::interrupt(rt);
 }

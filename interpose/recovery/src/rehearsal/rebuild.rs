@@ -2,10 +2,10 @@
 #![allow(unsafe_code)]
 
 use super::message::Message;
-use super::rehearsal_runtime::Runtime;
 use super::replay_settings::is_used;
 use super::template::Asked;
 use super::wanted;
+use crate::Runtime;
 use crate::copies::Copy;
 use crate::copies::{Script, Way};
 use crate::own_messages::{Peer, tag};
@@ -70,7 +70,7 @@ pub fn offer(
     for (to, image, script) in copies {
         let bytes = encode(image, script);
         let length = (bytes.len() as u64).to_ne_bytes().to_vec();
-        rt.messages.borrow_mut().extend(
+        rt.rehearsal.messages.borrow_mut().extend(
             [length, bytes]
                 .into_iter()
                 .filter_map(|bytes| Some((false, Message::send(bytes, peer(to))?))),
@@ -84,7 +84,7 @@ pub fn offer(
         let offer = bincode::decode_from_slice(&bytes, standard()).ok();
         received.push(offer.map(|(offer, _)| offer));
     }
-    let mut messages = rt.messages.borrow_mut();
+    let mut messages = rt.rehearsal.messages.borrow_mut();
     while let Some((_, message)) = messages.last_mut() {
         if message.test()? {
             messages.pop();
@@ -103,7 +103,7 @@ fn encode(image: &Image, script: Option<&Script>) -> Vec<u8> {
 }
 
 fn receive(rt: &Runtime, length: usize, from: Peer) -> mpi::Result<Vec<u8>> {
-    let mut messages = rt.messages.borrow_mut();
+    let mut messages = rt.rehearsal.messages.borrow_mut();
     messages.extend(Message::receive(length, from).map(|message| (true, message)));
     loop {
         let Some((true, message)) = messages.last_mut() else {
@@ -121,7 +121,7 @@ fn receive(rt: &Runtime, length: usize, from: Peer) -> mpi::Result<Vec<u8>> {
 
 /// After a failure: messages are forgotten.
 pub(super) fn interrupt(rt: &Runtime) {
-    drop(rt.messages.take());
+    drop(rt.rehearsal.messages.take());
 }
 
 /// What a copy lacks, while it is made.
@@ -136,6 +136,7 @@ impl Rebuild {
         fault::point("replay.begin", Epoch::NONE);
         let began = Instant::now();
         let asked = rt
+            .rehearsal
             .seed
             .make(&offer.script, &absent::pages_of(&offer.absent))?;
         Ok(Rebuild {
@@ -178,8 +179,9 @@ pub fn collect(
     let mut replay = || {
         let asked = first
             .take()
-            .map_or_else(|| rt.seed.make(script, &pages), Ok)?;
-        View::of(&asked.made(&rt.seed, script)?, length).map_err(|error| error.to_string())
+            .map_or_else(|| rt.rehearsal.seed.make(script, &pages), Ok)?;
+        View::of(&asked.made(&rt.rehearsal.seed, script)?, length)
+            .map_err(|error| error.to_string())
     };
     match &script.way {
         Way::Replay(_) => wanted::collect(absent, replay, image, store),

@@ -5,9 +5,9 @@ use super::finding::Proof;
 use super::message::Message;
 use super::own_pages;
 use super::own_script::{Own, WorkerState, tell_not_written};
-use super::rehearsal_runtime::Runtime;
 use super::replay_settings::{is_used, spares_own};
 use super::{base, decision};
+use crate::Runtime;
 use crate::copies::{Base, Replay, Script, Way, sums_of};
 use crate::fault::{self, Harm};
 use crate::journal::{self, Inputs, Phase};
@@ -25,7 +25,10 @@ use understudy_numbers::Epoch;
 use understudy_settings::Static;
 
 fn state(rt: &Runtime) -> RefMut<'_, WorkerState> {
-    RefMut::map(rt.worker.borrow_mut(), Option::get_or_insert_default)
+    RefMut::map(
+        rt.rehearsal.worker.borrow_mut(),
+        Option::get_or_insert_default,
+    )
 }
 
 /// Goes on as far as possible. Called between checkpoints.
@@ -268,7 +271,7 @@ impl WorkerState {
             return;
         };
         let keep = &mut *copies::keep(rt);
-        let lives = matches!(script.way, Way::File(_)) || rt.seed.lives();
+        let lives = matches!(script.way, Way::File(_)) || rt.rehearsal.seed.lives();
         let (image, store) = (&mut keep.own.image, &mut keep.store);
         if lives && spares_own() && !std::mem::replace(is_thin, true) {
             let before = image.page_count();
@@ -385,7 +388,10 @@ fn give_back(store: &mut PageStore) {
 
 /// Returns the script by which this worker's static data are made again.
 pub fn script(rt: &Runtime) -> Option<Ref<'_, Script>> {
-    Ref::filter_map(rt.worker.borrow(), |state| state.as_ref()?.script()).ok()
+    Ref::filter_map(rt.rehearsal.worker.borrow(), |state| {
+        state.as_ref()?.script()
+    })
+    .ok()
 }
 
 /// True if a phase has ended of which nothing is proved yet.
@@ -400,7 +406,7 @@ pub fn keep(rt: &Runtime, script: Script) {
 
 /// Drops messages after a failure; those that were in flight are sent again.
 pub(super) fn interrupt(rt: &Runtime) {
-    if let Some(state) = &mut *rt.worker.borrow_mut() {
+    if let Some(state) = &mut *rt.rehearsal.worker.borrow_mut() {
         state.interrupt();
     }
 }

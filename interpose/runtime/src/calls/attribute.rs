@@ -1,6 +1,7 @@
 //! Attribute keys and attributes (MPI 4.1, 7.7), also by their names in MPI-1 (16.1).
 #![allow(unsafe_code)]
 
+use crate::Runtime;
 use crate::errors::{ERR_ARG, ERR_COMM, ERR_TYPE, ERR_WIN, SUCCESS};
 use crate::generated::callbacks::{CommCopyFn, CommDeleteFn};
 use crate::generated::{Proc, real};
@@ -9,7 +10,6 @@ use crate::objects::attribute::value::Language;
 use crate::objects::attribute::{DUPLICATE, ERR_KEYVAL, INVALID, Kind, Object};
 use crate::objects::{objects, objects_mut, window};
 use crate::raise::{finish, finish_win, raise};
-use crate::recovery::Runtime;
 use crate::{abi, told};
 use std::ffi::{c_int, c_void};
 use understudy_abi::fortran;

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::arguments::outcome;
+use crate::Runtime;
 use crate::abi::{is_foreign as is_mpich, standard_version};
 use crate::arch::Rewound;
 use crate::errors::{ERR_ARG, ERR_BUFFER, ERR_COMM, ERR_OTHER, SUCCESS};
@@ -11,7 +12,6 @@ use crate::objects::comm;
 use crate::objects::errhandler::Object;
 use crate::objects::session::{self, ERR_SESSION};
 use crate::raise::{finish, raise_on};
-use crate::recovery::Runtime;
 use crate::requests::{Attached, Kind, Owner, State};
 use crate::{checkpoint, completion, cut, requests};
 use std::ffi::{c_int, c_void};

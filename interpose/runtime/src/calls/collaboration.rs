@@ -1,9 +1,9 @@
 //! What the program tells the layer, and asks of it, by `MPI_Pcontrol`: see `interpose/include/understudy.h`.
 #![allow(unsafe_code)]
 
+use crate::Runtime;
 use crate::arch::{Frame, turn};
 use crate::marks::Region;
-use crate::recovery::Runtime;
 use crate::{arch, copies, cut, journal, marks, schedule, world};
 use std::ffi::c_int;
 use understudy_image::runs::AddrRange;

@@ -6,6 +6,7 @@
     clippy::missing_safety_doc
 )]
 
+use crate::Runtime;
 use crate::attempt;
 use crate::calls::runtime;
 use crate::errors::SUCCESS;
@@ -13,7 +14,6 @@ use crate::generated::{Proc, real};
 use crate::handles::{IN_PLACE, VirtComm, VirtDatatype, VirtRequest, real_comm, real_datatype};
 use crate::objects::comm::degrees;
 use crate::raise::finish;
-use crate::recovery::Runtime;
 use crate::{cut, requests};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::{RealDatatype, RealRequest};

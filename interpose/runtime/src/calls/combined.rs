@@ -8,6 +8,7 @@
 )]
 
 use super::arguments::{envelope, outcome, put_status};
+use crate::Runtime;
 use crate::abi::is_foreign;
 use crate::attempt;
 use crate::calls::runtime;
@@ -15,7 +16,6 @@ use crate::errors::SUCCESS;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtDatatype, VirtRequest, real_comm, real_datatype};
 use crate::raise::finish;
-use crate::recovery::Runtime;
 use crate::requests::{self, Envelope, Kind};
 use crate::{completion, cut, posting, world};
 use std::any::Any;

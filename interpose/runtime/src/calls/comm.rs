@@ -3,6 +3,7 @@
 
 use super::arguments::outcome;
 use super::sides;
+use crate::Runtime;
 use crate::attempt;
 use crate::calls::runtime;
 use crate::generated::{Proc, real};
@@ -11,7 +12,6 @@ use crate::objects::attribute;
 use crate::objects::comm::create::{self, Made};
 use crate::objects::comm::{self, freed};
 use crate::raise::{finish, raise};
-use crate::recovery::Runtime;
 use crate::{cut, early, errors, requests};
 use std::ffi::c_int;
 use understudy_mpi::call;

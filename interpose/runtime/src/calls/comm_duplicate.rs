@@ -3,13 +3,13 @@
 
 use super::comm::{construct_by_all, may_construct};
 use super::runtime;
+use crate::Runtime;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtInfo, VirtRequest, real_comm, real_info};
 use crate::objects::attribute;
 use crate::objects::comm::create::Begun;
 use crate::objects::comm::{self, freed};
 use crate::raise::raise;
-use crate::recovery::Runtime;
 use crate::{attempt, early, errors, requests};
 use std::ffi::c_int;
 use understudy_mpi::comm::byte;

@@ -4,6 +4,7 @@
 mod arrays;
 
 use super::arguments::{outcome, put_status};
+use crate::Runtime;
 use crate::arch::Rewound;
 use crate::calls::runtime;
 use crate::completion::{self, How, TOGETHER, Together};
@@ -11,7 +12,6 @@ use crate::errors::{ERR_IN_STATUS, ERR_REQUEST, SUCCESS};
 use crate::generated::Proc;
 use crate::handles::{VirtComm, VirtRequest};
 use crate::raise::{finish, raise};
-use crate::recovery::Runtime;
 use crate::requests::{self, EMPTY, Outcome};
 use crate::{attention, checkpoint, cut};
 use arrays::Arrays;

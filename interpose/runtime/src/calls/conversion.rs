@@ -2,6 +2,7 @@
 //! What the library knows of Fortran's types (MPI 5.0, chapter 20).
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
+use crate::Runtime;
 use crate::calls::runtime;
 use crate::errors::{ERR_ABI, ERR_ARG, SUCCESS};
 use crate::generated::Proc;
@@ -12,7 +13,6 @@ use crate::objects::errhandler::no_file;
 use crate::objects::lookup::{from_fortran, to_fortran};
 use crate::objects::{datatype, info, objects, op};
 use crate::raise::{finish, unsupported};
-use crate::recovery::Runtime;
 use crate::{early, requests};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::library;

@@ -6,6 +6,7 @@
     clippy::too_many_arguments
 )]
 
+use crate::Runtime;
 use crate::attempt;
 use crate::calls::runtime;
 use crate::errors::{ERR_ARG, ERR_COUNT, ERR_TYPE, SUCCESS};
@@ -15,7 +16,6 @@ use crate::objects::attribute::Object;
 use crate::objects::datatype::{Counts, Recipe};
 use crate::objects::{attribute, datatype};
 use crate::raise::{finish, raise};
-use crate::recovery::Runtime;
 use std::ffi::{c_char, c_int};
 use understudy_mpi::real_types::RealDatatype;
 

@@ -4,13 +4,13 @@
 #![allow(unsafe_code)]
 
 use super::one_sided::start;
+use crate::Runtime;
 use crate::errors::{ERR_NO_MEM, SUCCESS};
 use crate::generated::{Proc, real};
 use crate::handles::{VirtDatatype, VirtOp, VirtRequest, VirtWin};
 use crate::objects::datatype::elements::{self, Elements, Operand};
 use crate::objects::op;
 use crate::objects::window::{self, Direct};
-use crate::recovery::Runtime;
 use crate::{copies, fault};
 use std::ffi::{c_int, c_void};
 use std::ptr;

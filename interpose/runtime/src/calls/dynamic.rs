@@ -2,13 +2,13 @@
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use super::arguments::{outcome, put_text};
+use crate::Runtime;
 use crate::calls::runtime;
 use crate::errors::*;
 use crate::generated::Proc;
 use crate::handles::VirtInfo;
 use crate::objects::dynamic::{self, Board};
 use crate::raise::raise;
-use crate::recovery::Runtime;
 use crate::{cut, rendezvous, told, world};
 use std::ffi::{CStr, c_char, c_int};
 use std::io;

@@ -3,6 +3,7 @@
 
 use super::arguments::{outcome, put_text};
 use super::collaboration;
+use crate::Runtime;
 use crate::arch::{Rewound, turn};
 use crate::calls::runtime;
 use crate::errors::{ERR_OTHER, SUCCESS};
@@ -11,7 +12,6 @@ use crate::handles::VirtComm;
 use crate::objects::session::{self, WorldModel};
 use crate::objects::{attribute, comm};
 use crate::raise::finish;
-use crate::recovery::Runtime;
 use crate::{clock, ending, job, renewal, spare, sys, world};
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::{AtomicI32, Ordering};

@@ -2,6 +2,7 @@
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use super::arguments::put_text;
+use crate::Runtime;
 use crate::abi::is_foreign;
 use crate::calls::runtime;
 use crate::errors::{ERR_ARG, ERR_COMM, ERR_FILE, ERR_WIN, SUCCESS};
@@ -12,7 +13,6 @@ use crate::objects::errhandler::{ErrorCodes, Kind, Object};
 use crate::objects::session::{self, ERR_SESSION};
 use crate::objects::{comm, errhandler, file, objects, objects_mut, window};
 use crate::raise::{finish, finish_win, raise, raise_on};
-use crate::recovery::Runtime;
 use std::ffi::{CStr, c_char, c_int};
 use understudy_mpi::abi::limit;
 

@@ -1,14 +1,14 @@
 //! Groups (MPI 4.1, 7.3).
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
+use crate::Runtime;
 use crate::calls::runtime;
 use crate::errors::{ERR_ARG, ERR_COMM, SUCCESS};
 use crate::generated::Proc;
 use crate::handles::{VirtComm, VirtGroup};
+use crate::objects::comm;
 use crate::objects::group::{self, ERR_GROUP};
-use crate::objects::{self, comm};
 use crate::raise::raise;
-use crate::recovery::Runtime;
 use crate::world;
 use std::ffi::c_int;
 use understudy_mpi::real_types::UNDEFINED;
@@ -62,7 +62,7 @@ fn known(rt: &Runtime, group: VirtGroup) -> Result<Vec<Worker>, c_int> {
 pub(super) unsafe fn of_comm(
     rt: &Runtime,
     procedure: Proc,
-    members: fn(&objects::Runtime, VirtComm) -> Option<Vec<Worker>>,
+    members: fn(&understudy_objects::Runtime, VirtComm) -> Option<Vec<Worker>>,
     comm: VirtComm,
     group: *mut VirtGroup,
 ) -> c_int {

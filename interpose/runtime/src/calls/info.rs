@@ -1,6 +1,7 @@
 //! Info objects (MPI 4.1, chapter 10). Inquiries are generated.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
+use crate::Runtime;
 use crate::calls::runtime;
 use crate::errors::{ERR_ARG, SUCCESS};
 use crate::generated::{Proc, real};
@@ -8,7 +9,6 @@ use crate::handles::{VirtInfo, real_info};
 use crate::objects::comm::hints;
 use crate::objects::info::{self, ERR_INFO};
 use crate::raise::{finish, raise};
-use crate::recovery::Runtime;
 use std::ffi::{CStr, c_char, c_int};
 use understudy_mpi::real_types::RealInfo;
 

@@ -6,13 +6,13 @@
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use super::combined::pack;
+use crate::Runtime;
 use crate::arch::Rewound;
 use crate::calls::runtime;
 use crate::errors::{ERR_BUFFER, ERR_NO_MEM, SUCCESS};
 use crate::generated::{Proc, real};
 use crate::handles::{VirtInfo, real_comm, real_datatype};
 use crate::raise::finish;
-use crate::recovery::Runtime;
 use crate::requests::Envelope;
 use crate::user::heap;
 use crate::{completion, recovery, requests};

@@ -6,13 +6,13 @@
     clippy::too_many_arguments
 )]
 
+use crate::Runtime;
 use crate::attempt;
 use crate::errors::{ERR_ARG, ERR_WIN, SUCCESS};
 use crate::generated::{Proc, real};
 use crate::handles::{VirtDatatype, VirtRequest, VirtWin, real_datatype};
 use crate::objects::{datatype, window};
 use crate::raise::{finish_win, raise};
-use crate::recovery::Runtime;
 use crate::requests::{self, Kind, State};
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{Ordering, fence};

@@ -1,6 +1,7 @@
 //! Operators (MPI 4.1, 6.9.5) and local reduction (6.9.7). `MPI_Op_commutative` is generated.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
+use crate::Runtime;
 use crate::calls::runtime;
 use crate::errors::{ERR_ARG, ERR_OP, SUCCESS};
 use crate::generated::callbacks::UserFunction;
@@ -9,7 +10,6 @@ use crate::handles::{VirtDatatype, VirtOp, real_datatype, real_op};
 use crate::journal;
 use crate::objects::op;
 use crate::raise::{finish, raise};
-use crate::recovery::Runtime;
 use std::ffi::{c_int, c_void};
 
 /// Serves `MPI_Op_create`, also for functions that get a pointer to an `MPI_Count`.

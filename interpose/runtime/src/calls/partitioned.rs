@@ -7,6 +7,7 @@
 )]
 
 use super::arguments::outcome;
+use crate::Runtime;
 use crate::attempt;
 use crate::calls::runtime;
 use crate::errors::{ERR_ARG, ERR_COMM, ERR_REQUEST, SUCCESS};
@@ -14,7 +15,6 @@ use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtDatatype, VirtInfo, VirtRequest};
 use crate::objects::comm;
 use crate::raise::finish;
-use crate::recovery::Runtime;
 use crate::requests::{self, Argument, Identity, Kind, Recipe, partitioned};
 use crate::{cut, posting, world};
 use std::ffi::{c_int, c_void};

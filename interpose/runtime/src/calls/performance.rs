@@ -2,6 +2,7 @@
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use super::tool::{give_back, must_be_open, object_at, real_of, returned};
+use crate::Runtime;
 use crate::calls::runtime;
 use crate::errors::succeeded;
 use crate::generated::real;
@@ -9,7 +10,6 @@ use crate::objects::tool::{
     self, ALL, INVALID_HANDLE, INVALID_SESSION, NO_STARTSTOP, NO_WRITE, Of, Pvar,
 };
 use crate::objects::{objects, objects_mut};
-use crate::recovery::Runtime;
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 use understudy_mpi::call::Apart;

@@ -9,13 +9,13 @@
 use super::arguments::{envelope, outcome};
 use super::memory::buffered_send;
 use super::point_to_point::init_persistent;
+use crate::Runtime;
 use crate::arch::Rewound;
 use crate::calls::runtime;
 use crate::errors::{ERR_REQUEST, SUCCESS};
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtDatatype, VirtRequest};
 use crate::raise::finish;
-use crate::recovery::Runtime;
 use crate::requests::{self, EMPTY, Kind, Mode};
 use crate::{completion, early, posting, recovery};
 use std::ffi::{c_int, c_void};

@@ -1,6 +1,7 @@
 //! Persistent collectives (MPI 4.1, section 6.13): what their generated handlers have in common.
 #![allow(unsafe_code)]
 
+use crate::Runtime;
 use crate::attempt;
 use crate::errors::{ERR_COMM, SUCCESS};
 use crate::generated::Proc;
@@ -8,7 +9,6 @@ use crate::handles::{VirtComm, VirtRequest};
 use crate::objects::comm;
 use crate::posting;
 use crate::raise::finish;
-use crate::recovery::Runtime;
 use crate::requests::{self, Argument, Recipe};
 use crate::world;
 use std::ffi::c_int;

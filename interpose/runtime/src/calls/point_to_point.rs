@@ -12,13 +12,13 @@
 
 use super::arguments::{envelope, outcome};
 use super::memory::buffered_send;
+use crate::Runtime;
 use crate::attempt;
 use crate::calls::runtime;
 use crate::errors::SUCCESS;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtDatatype, VirtRequest, real_comm, real_datatype};
 use crate::raise::finish;
-use crate::recovery::Runtime;
 use crate::requests::{self, Kind, State};
 use crate::{arch, attention, completion, cut, posting};
 use std::ffi::{c_int, c_void};

@@ -2,6 +2,7 @@
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use super::arguments::{envelope, outcome, put_status};
+use crate::Runtime;
 use crate::arch::Rewound;
 use crate::calls::runtime;
 use crate::early::Found;
@@ -12,7 +13,6 @@ use crate::handles::{
 };
 use crate::objects::comm;
 use crate::raise::finish;
-use crate::recovery::Runtime;
 use crate::requests::{EMPTY, Kind, State};
 use crate::{completion, cut, early, recovery, requests};
 use std::ffi::{c_int, c_void};

@@ -1,7 +1,7 @@
 //! The runtime of this process.
 
+use crate::Runtime;
 use crate::cell::Entered;
-use crate::recovery::Runtime;
 
 static RUNTIME: Entered<Runtime> = Entered::new(Runtime::new());
 

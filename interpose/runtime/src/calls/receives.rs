@@ -9,11 +9,11 @@
 use super::arguments::{envelope, outcome, put_status};
 use super::point_to_point::{failed, init_persistent};
 use super::runtime;
+use crate::Runtime;
 use crate::errors::SUCCESS;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtDatatype, VirtRequest, real_comm, real_datatype};
 use crate::raise::finish;
-use crate::recovery::Runtime;
 use crate::requests::{self, Envelope, Kind, State};
 use crate::{arch, attempt, attention, completion, cut, early, posting};
 use std::ffi::{c_int, c_void};

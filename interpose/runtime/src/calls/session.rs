@@ -4,6 +4,7 @@
 use super::arguments::{outcome, put, put_text};
 use super::environment;
 use super::sides;
+use crate::Runtime;
 use crate::attempt;
 use crate::calls::runtime;
 use crate::errors::{ERR_ARG, ERR_RANK, ERR_UNSUPPORTED_OPERATION, SUCCESS};
@@ -16,7 +17,6 @@ use crate::objects::lookup::{from_fortran, to_fortran};
 use crate::objects::session::{self, ERR_SESSION, SETS};
 use crate::objects::{comm, group, info, objects};
 use crate::raise::{raise, raise_on};
-use crate::recovery::Runtime;
 use crate::{cut, early, requests, world};
 use std::ffi::{CStr, c_char, c_int};
 use understudy_catalogue::message;

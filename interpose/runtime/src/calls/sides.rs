@@ -2,9 +2,9 @@
 //!
 //! Both sides of an intercommunicator, and all members of a group, find the same names, however many threads make such calls.
 
+use crate::Runtime;
 use crate::handles::{VirtComm, VirtGroup};
 use crate::objects::{comm, group};
-use crate::recovery::Runtime;
 use crate::schedule::{Other, Side};
 use crate::world;
 use std::ffi::c_int;

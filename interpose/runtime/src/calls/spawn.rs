@@ -6,11 +6,11 @@
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use super::comm::construct_by_some;
+use crate::Runtime;
 use crate::calls::runtime;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtInfo, real_comm, real_info};
 use crate::objects::{comm, dynamic};
-use crate::recovery::Runtime;
 use crate::{cut, journal, renewal, world};
 use std::ffi::{c_char, c_int};
 use understudy_mpi::real_types::{RealComm, RealInfo};

@@ -6,13 +6,13 @@
     clippy::missing_safety_doc
 )]
 
+use crate::Runtime;
 use crate::calls::runtime;
 use crate::errors::{SUCCESS, succeeded};
 use crate::generated::real;
 use crate::handles::{VirtDatatype, predefined_handle, predefined_of, real_datatype};
 use crate::objects::tool::{self, Cvar, INVALID_HANDLE, INVALID_SESSION, NOT_INITIALIZED, Of};
 use crate::objects::{objects, objects_mut};
-use crate::recovery::Runtime;
 use crate::world;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::null_mut;

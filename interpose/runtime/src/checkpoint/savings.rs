@@ -1,9 +1,9 @@
 //! What a capture is without, by the marks of the program.
 
+use crate::Runtime;
 use crate::events;
 use crate::journal::address_names;
 use crate::marks::{self, Mark, Way};
-use crate::recovery::Runtime;
 use understudy_formats::events::{Kind, MarkSaving};
 use understudy_image::capture::LeftOut;
 use understudy_image::runs::{self, PageRun};

@@ -3,9 +3,9 @@
 //! As [`super::together`], by the rules of [`Assemblies`](crate::schedule::Assemblies): the calling thread waits outside, and gives way to others.
 
 use super::anywhere::{leave, look};
+use crate::Runtime;
 use crate::arch::{Rewound, turn};
 use crate::own_messages::{self, Peer, tag};
-use crate::recovery::Runtime;
 use crate::schedule::{self, AssemblyWord, Side};
 use crate::{attention, recovery, world};
 use bincode::config::standard;

@@ -1,8 +1,8 @@
 //! Cuts without a checkpoint, since its copies do not fit into memory.
 
+use crate::Runtime;
 use crate::headroom::{self, Shortage};
 use crate::protection::{self, Loss};
-use crate::recovery::Runtime;
 use crate::{copies, overdue, schedule, sys, world};
 use std::sync::Once;
 use std::time::Instant;

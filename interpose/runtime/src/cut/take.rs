@@ -5,8 +5,8 @@ use crate::arch::{self, Rewound, turn};
 use crate::drain::{self, Ability, Exchange};
 use crate::objects::tool::written;
 use crate::objects::{comm, file, window};
-use crate::recovery::{self, Runtime};
 use crate::requests::{self, Kind};
+use crate::{Runtime, recovery};
 use crate::{
     checkpoint, completion, copies, ending, fault, overdue, protection, rehearsal, schedule, told,
     user, world,

@@ -7,11 +7,11 @@
 
 use super::anywhere::{leave, look};
 use super::assemble;
+use crate::Runtime;
 use crate::arch::{Rewound, turn};
 use crate::handles::{VirtComm, real_comm};
 use crate::objects::comm::{self, Comm};
 use crate::own_messages::Lent;
-use crate::recovery::Runtime;
 use crate::schedule::{self, Side, Word};
 use crate::{attention, own_messages, recovery, world};
 use understudy_mpi as mpi;

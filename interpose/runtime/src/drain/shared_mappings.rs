@@ -2,7 +2,8 @@
 
 use crate::protection::{self, Loss};
 use crate::user::{self, SharedMapping};
-use crate::world::{self, Runtime};
+use crate::world;
+use understudy_job::Runtime;
 use understudy_mpi as mpi;
 use understudy_numbers::Worker;
 

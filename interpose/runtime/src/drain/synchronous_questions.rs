@@ -1,13 +1,13 @@
 //! Synchronous sends whose messages a cut has taken before the program asked for them.
 
 use crate::early;
-use crate::early::Runtime;
 use crate::objects::{comm, objects};
 use crate::own_messages::{swap, tag};
 use crate::requests::{Synchronous, synchronous};
 use crate::world;
 use understudy_mpi as mpi;
 use understudy_numbers::Worker;
+use understudy_objects::Runtime;
 
 /// Question of a sender to the receiver of its message.
 #[derive(Clone, Copy)]

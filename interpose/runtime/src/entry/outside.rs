@@ -75,7 +75,7 @@ unsafe extern "C" fn recover() -> u64 {
 /// The handler of the call that the thread makes which ends the program by exit(3).
 unsafe extern "C" fn leave() -> u64 {
     // A signal handler may have interrupted the runtime.
-    if let Some(rt) = recovery::DOOR.try_get() {
+    if let Some(rt) = crate::DOOR.try_get() {
         // Rewound or not, there is nothing left to be done here.
         let _ = job::end_of_sessions(rt);
     }

@@ -3,12 +3,12 @@
 
 use super::{QUESTION, Step, Transfer, fits, head};
 use crate::own_messages::{self, Peer, tag};
-use crate::renewal::Runtime;
 use std::mem::take;
 use understudy_catalogue::message;
 use understudy_image::alike::{Wanted, answer_bytes};
 use understudy_image::epoch::SlotRun;
 use understudy_image::store::PageStore;
+use understudy_job::Runtime;
 use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::Worker;

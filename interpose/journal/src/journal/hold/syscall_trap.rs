@@ -5,7 +5,7 @@ use super::filter_state::{Fate, Hold, make};
 use super::{emulate, files, inquire};
 use crate::journal::inputs::{Asked, Inputs};
 use crate::journal::play;
-use crate::journal::recording::{DOOR, Runtime};
+use crate::{DOOR, Runtime};
 use std::ffi::{c_int, c_long, c_void};
 use std::io;
 use understudy_abi::assembly::return_from_signal;
@@ -39,7 +39,11 @@ pub fn begin(rt: &Runtime, inputs: Inputs) -> io::Result<()> {
         };
         hold
     };
-    rt.hold.borrow_mut().get_or_insert_with(make_hold).asked = Asked::new(inputs);
+    rt.journal
+        .hold
+        .borrow_mut()
+        .get_or_insert_with(make_hold)
+        .asked = Asked::new(inputs);
     // SAFETY: a handler of the kernel's type.
     // It may be entered while it runs, and by system calls of the stub page even inside of this
     // library's allocator, and then does not allocate.
@@ -67,14 +71,14 @@ pub fn begin(rt: &Runtime, inputs: Inputs) -> io::Result<()> {
 pub fn end(rt: &Runtime) -> io::Result<Inputs> {
     // SAFETY: prctl(2).
     unsafe { dispatch(DISPATCH_OFF, 0, 0, std::ptr::null())? };
-    let asked = std::mem::take(&mut rt.hold.borrow_mut().get_or_insert_default().asked);
+    let asked = std::mem::take(&mut rt.journal.hold.borrow_mut().get_or_insert_default().asked);
     Ok(asked.into_inputs())
 }
 
 /// Gives the program a file that was open before the phase, at its old position.
 pub fn inherit(rt: &Runtime, descriptor: c_int, flags: c_int, offset: i64) -> Result<(), String> {
     files::inherit(
-        rt.hold.borrow_mut().get_or_insert_default(),
+        rt.journal.hold.borrow_mut().get_or_insert_default(),
         descriptor,
         flags,
         offset,
@@ -84,7 +88,8 @@ pub fn inherit(rt: &Runtime, descriptor: c_int, flags: c_int, offset: i64) -> Re
 /// Returns the message about a file that a replay has found changed, by its number.
 pub fn tell_changed(rt: &Runtime, input: u64) -> String {
     files::changed(
-        &rt.hold
+        &rt.journal
+            .hold
             .borrow_mut()
             .get_or_insert_default()
             .asked
@@ -153,10 +158,10 @@ fn fate(rt: &Runtime, number: c_long, arguments: &[i64; 6]) -> Fate {
         Disposition::Inquire => inquire::fate,
         Disposition::Emulate => emulate::fate,
     };
-    let Some(mut hold) = rt.hold.take() else {
+    let Some(mut hold) = rt.journal.hold.take() else {
         return Fate::GiveUp;
     };
     let fate = answer(&mut hold, number, arguments);
-    rt.hold.set(Some(hold));
+    rt.journal.hold.set(Some(hold));
     fate
 }

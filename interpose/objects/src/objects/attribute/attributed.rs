@@ -10,10 +10,11 @@
 use super::callback;
 use super::keyvals::{ERR_KEYVAL, Kind};
 use super::value::{Attributes, Language, Value};
+use crate::Runtime;
 use crate::arch::turn;
 use crate::errors::SUCCESS;
 use crate::handles::{VirtComm, VirtDatatype, VirtWin};
-use crate::objects::{Runtime, comm, datatype, objects, objects_mut, window};
+use crate::objects::{comm, datatype, objects, objects_mut, window};
 use std::cell::RefMut;
 use std::ffi::c_int;
 

@@ -3,7 +3,8 @@
 
 use super::keyvals::{Keyval, Proxy};
 use super::value::Value;
-use crate::abi::{self, Runtime};
+use crate::Runtime;
+use crate::abi;
 use crate::arch::{call_program, call_program_by, call_program_with_six};
 use crate::errors::SUCCESS;
 use std::ffi::{c_int, c_void};

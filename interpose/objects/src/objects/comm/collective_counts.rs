@@ -3,15 +3,16 @@
 //! Only collectives on communicators of some workers are counted.
 
 use super::comm_entries::{get, get_mut};
+use crate::Runtime;
 use crate::handles::VirtComm;
-use crate::objects::{Runtime, objects};
+use crate::objects::objects;
 use understudy_numbers::Worker;
 
 /// Returns the `uid` of a communicator of workers, this worker, and the next one.
 ///
 /// The next worker is the one that follows this one among the members of both groups.
 pub fn neighbour(rt: &Runtime, comm: VirtComm) -> Option<(u64, Worker, Worker)> {
-    let me = rt.comm.state.borrow().me;
+    let me = rt.objects.comm.state.borrow().me;
     let comm = get(rt, comm).filter(|comm| !comm.has_spawned())?;
     Some((comm.uid, me, comm.after(me)))
 }
@@ -36,7 +37,7 @@ pub fn discount_collective(rt: &Runtime, comm: VirtComm) {
 /// `share` gets the `uid`, this worker and the one after it. Each share is multiplied by the number
 /// of blocking collectives that this process has entered.
 pub fn collectives(rt: &Runtime, share: impl Fn(u64, [Worker; 2]) -> u64) -> u64 {
-    let (me, objects) = (rt.comm.state.borrow().me, objects(rt));
+    let (me, objects) = (rt.objects.comm.state.borrow().me, objects(rt));
     let entered = objects
         .comms
         .iter()

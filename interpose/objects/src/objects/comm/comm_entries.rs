@@ -4,11 +4,12 @@
 use super::communicator::Comm;
 use super::recent_comm::index;
 use super::topology::Topology;
+use crate::Runtime;
 use crate::errors::ERR_UNSUPPORTED_OPERATION;
 use crate::generated::real;
 use crate::handles::{VirtComm, real_comm};
 use crate::objects::attribute::value::Attributes;
-use crate::objects::{Runtime, objects, objects_mut};
+use crate::objects::{objects, objects_mut};
 use std::cell::{Ref, RefMut};
 use std::ffi::c_int;
 use understudy_catalogue::message;

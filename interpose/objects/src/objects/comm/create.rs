@@ -12,11 +12,12 @@ use super::predefined_comms::null_real;
 use super::spawned::{self, own_group, remote_group, with_group};
 use super::spawned_worker::is_spawned;
 use super::{Topology, freed, hints};
+use crate::Runtime;
 use crate::errors;
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtComm, VirtGroup, real_comm, real_group};
 use crate::objects::tool::written;
-use crate::objects::{Runtime, objects, objects_mut};
+use crate::objects::{objects, objects_mut};
 use std::ffi::{CStr, c_int, c_void};
 use understudy_mpi::comm::Extreme;
 use understudy_mpi::real_types::RealComm;
@@ -128,7 +129,7 @@ impl Begun {
 /// The `uid` that this process gives to the next communicator whose leader it is.
 fn candidate(rt: &Runtime) -> u64 {
     next_uid(
-        rt.comm.state.borrow().me,
+        rt.objects.comm.state.borrow().me,
         objects(rt).comms.iter().map(|(_, comm)| comm.uid),
     )
 }
@@ -171,7 +172,7 @@ fn describe(
     } else {
         describe_inter(rt, new, own)?
     };
-    let all = rt.comm.state.borrow().workers as usize;
+    let all = rt.objects.comm.state.borrow().workers as usize;
     let collective_over_all =
         remote.is_none() && members.len() == all && !members.iter().copied().any(is_spawned);
     let name = Some(hints::name(new)).filter(|name| !name.is_empty());
@@ -200,7 +201,7 @@ fn describe(
 fn exchange(rt: &Runtime, comm: RealComm, uid: u64, share: u64) -> mpi::Result<Vec<[u64; 3]>> {
     let mut size = 0;
     let mut inter = 0;
-    let own = [u64::from(rt.comm.state.borrow().me.0), uid, share];
+    let own = [u64::from(rt.objects.comm.state.borrow().me.0), uid, share];
     // SAFETY: a communicator of ours; the buffer has room for what each process sends.
     unsafe {
         check(real::PMPI_Comm_test_inter(comm, &mut inter))?;
@@ -282,7 +283,7 @@ pub fn between_groups(
         errors::SUCCESS => local.return_errors(),
         rc => return rc,
     }
-    let bridge = rt.comm.state.borrow().bridge.unwrap_or(local);
+    let bridge = rt.objects.comm.state.borrow().bridge.unwrap_or(local);
     let mut create = |remote_leader: Option<Worker>| {
         let remote_leader = remote_leader.map_or(0, |leader| leader.0 as c_int);
         // SAFETY: communicators of ours; only the leader uses the bridge and the remote leader.

@@ -8,10 +8,11 @@
 
 use super::comm_entries::{get, get_mut};
 use super::communicator::Comm;
+use crate::Runtime;
 use crate::abi;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtOp};
-use crate::objects::{Runtime, op};
+use crate::objects::op;
 use std::sync::OnceLock;
 use understudy_mpi::abi::object;
 use understudy_mpi::comm::byte;

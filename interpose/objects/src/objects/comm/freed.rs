@@ -13,10 +13,11 @@
 use super::communicator::{Comm, SELF};
 use super::predefined_comms::handle;
 use super::spawned_worker::is_spawned;
+use crate::Runtime;
 use crate::errors;
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtComm, real_comm};
-use crate::objects::{Runtime, dynamic, objects, objects_mut};
+use crate::objects::{dynamic, objects, objects_mut};
 use std::collections::BTreeSet;
 use std::ffi::c_int;
 use understudy_mpi::real_types::RealComm;
@@ -49,7 +50,7 @@ fn mark(rt: &Runtime, index: u32) {
 }
 
 fn disconnect(rt: &Runtime, index: u32) {
-    rt.comm.forget_recent();
+    rt.objects.comm.forget_recent();
     handles::set_real(rt, HandleKind::Comm, index, std::ptr::null_mut());
 }
 
@@ -90,7 +91,7 @@ pub fn within(
         workers.is_none_or(|workers| comm.workers().all(|one| workers.contains(&one)))
     };
     let indices = all(rt, is_within);
-    let (me, objects) = (rt.comm.state.borrow().me, objects(rt));
+    let (me, objects) = (rt.objects.comm.state.borrow().me, objects(rt));
     let recipes = indices
         .iter()
         .filter_map(|&index| Some((index, objects.comms.get(index)?)));

@@ -1,9 +1,11 @@
 //! Names and hints of real communicators.
 #![allow(unsafe_code)]
 
+pub use super::hint_pairs::Pairs;
+use crate::Runtime;
 use crate::errors;
 use crate::generated::real;
-use crate::handles::{self, Runtime, VirtInfo, real_info};
+use crate::handles::{self, VirtInfo, real_info};
 use std::ffi::{CStr, CString, c_char, c_int};
 use understudy_mpi::real_types::{RealComm, RealInfo};
 
@@ -11,8 +13,6 @@ use understudy_mpi::real_types::{RealComm, RealInfo};
 const MAX_KEY: usize = 256;
 /// The greatest `MPI_MAX_OBJECT_NAME` of any ABI.
 pub const MAX_NAME: usize = 128;
-
-pub type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
 pub fn null_info(rt: &Runtime) -> RealInfo {
     real_info(

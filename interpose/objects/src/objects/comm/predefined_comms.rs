@@ -4,9 +4,10 @@
 use super::communicator::{Comm, SELF, SELF_UID, WORLD, WORLD_UID};
 use super::hints;
 use super::topology::Topology;
+use crate::Runtime;
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, Named, VirtComm, created, named, real_comm};
-use crate::objects::{Runtime, objects, objects_mut};
+use crate::objects::{objects, objects_mut};
 use std::ffi::CStr;
 use understudy_mpi::real_types::RealComm;
 use understudy_mpi::{self as mpi, check};
@@ -46,7 +47,7 @@ pub fn init(rt: &Runtime, world: RealComm, workers: u32, me: Worker) -> mpi::Res
 }
 
 pub(super) fn connect_world(rt: &Runtime, world: RealComm, workers: u32, me: Worker) {
-    let mut state = rt.comm.state.borrow_mut();
+    let mut state = rt.objects.comm.state.borrow_mut();
     let symbol = |name| handles::symbol_index(name).unwrap_or(usize::MAX);
     state.world_symbol = symbol("ompi_mpi_comm_world");
     state.self_symbol = symbol("ompi_mpi_comm_self");
@@ -58,7 +59,7 @@ pub(super) fn connect_world(rt: &Runtime, world: RealComm, workers: u32, me: Wor
     state.workers = workers;
     state.me = me;
     handles::set_predefined(rt, state.world_symbol, world.0);
-    rt.comm.forget_recent();
+    rt.objects.comm.forget_recent();
     world.return_errors();
     state.real_self.return_errors();
 }
@@ -67,7 +68,7 @@ pub(super) fn connect_world(rt: &Runtime, world: RealComm, workers: u32, me: Wor
 ///
 /// Messages that the program has sent itself and not received are lost with the old one.
 pub(super) fn renew_self(rt: &Runtime) -> mpi::Result<()> {
-    let state = rt.comm.state.borrow();
+    let state = rt.objects.comm.state.borrow();
     let mut new = null_real(rt);
     // SAFETY: a communicator of this process alone.
     check(unsafe { real::PMPI_Comm_dup(state.real_self, &mut new) })?;
@@ -95,7 +96,7 @@ pub(super) fn name_predefined(rt: &Runtime) {
 
 /// A communicator of all workers that the program does not know.
 pub fn bridge(rt: &Runtime) -> Option<RealComm> {
-    rt.comm.state.borrow().bridge
+    rt.objects.comm.state.borrow().bridge
 }
 
 pub(super) fn make_bridge(rt: &Runtime, world: RealComm) -> mpi::Result<()> {
@@ -103,7 +104,7 @@ pub(super) fn make_bridge(rt: &Runtime, world: RealComm) -> mpi::Result<()> {
     // SAFETY: a communicator of all workers, who all call this.
     check(unsafe { real::PMPI_Comm_dup(world, &mut bridge) })?;
     bridge.return_errors();
-    rt.comm.state.borrow_mut().bridge = Some(bridge);
+    rt.objects.comm.state.borrow_mut().bridge = Some(bridge);
     Ok(())
 }
 
@@ -113,12 +114,12 @@ pub(super) fn null_real(rt: &Runtime) -> RealComm {
 
 /// `MPI_COMM_WORLD` as the program knows it.
 pub fn world_handle(rt: &Runtime) -> VirtComm {
-    rt.comm.state.borrow().world
+    rt.objects.comm.state.borrow().world
 }
 
 /// `MPI_COMM_SELF` as the program knows it.
 pub fn self_handle(rt: &Runtime) -> VirtComm {
-    rt.comm.state.borrow().self_
+    rt.objects.comm.state.borrow().self_
 }
 
 /// `MPI_COMM_NULL` as the program knows it.
@@ -144,7 +145,7 @@ pub(super) fn find(rt: &Runtime, comm: VirtComm) -> Option<u32> {
 }
 
 fn predefined_index(rt: &Runtime, symbol: usize) -> Option<u32> {
-    let state = rt.comm.state.borrow();
+    let state = rt.objects.comm.state.borrow();
     match symbol {
         _ if symbol == state.world_symbol => Some(WORLD),
         _ if symbol == state.self_symbol => Some(SELF),
@@ -154,7 +155,7 @@ fn predefined_index(rt: &Runtime, symbol: usize) -> Option<u32> {
 
 /// Rank of this process in its own group.
 pub fn my_rank(rt: &Runtime, comm: &Comm) -> Option<usize> {
-    let me = rt.comm.state.borrow().me;
+    let me = rt.objects.comm.state.borrow().me;
     comm.members.iter().position(|&member| member == me)
 }
 
@@ -169,7 +170,7 @@ pub fn drop_reals(rt: &Runtime) {
         .map(|(index, _)| index)
         .filter(|&index| index > SELF);
     created.for_each(|index| handles::set_real(rt, HandleKind::Comm, index, std::ptr::null_mut()));
-    let state = &mut *rt.comm.state.borrow_mut();
+    let state = &mut *rt.objects.comm.state.borrow_mut();
     state.bridge = None;
     // A newcomer has no objects.
     if !state.real_self.0.is_null() {

@@ -7,10 +7,11 @@ use super::predefined_comms::{
     connect_world, handle, make_bridge, name_predefined, null_real, renew_self,
 };
 use super::{Topology, firsts, hints};
+use crate::Runtime;
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, real_comm};
 use crate::objects::tool::written;
-use crate::objects::{Objects, Runtime, group, objects};
+use crate::objects::{Objects, group, objects};
 use crate::{fault, gather};
 use std::collections::HashMap;
 use std::ffi::c_int;
@@ -41,7 +42,13 @@ pub fn rebuild(rt: &Runtime, new_world: RealComm, epoch: Epoch) -> mpi::Result<(
     connect_world(rt, new_world, workers as u32, me);
     renew_self(rt)?;
     make_bridge(rt, new_world)?;
-    let bridge = rt.comm.state.borrow().bridge.ok_or(mpi::Error::INTERN)?;
+    let bridge = rt
+        .objects
+        .comm
+        .state
+        .borrow()
+        .bridge
+        .ok_or(mpi::Error::INTERN)?;
     let chosen = gather::everybodys(bridge, &chosen_by(rt, me))?;
     let plan = batches(chosen.into_iter().flatten().collect());
     let own = own_indices(rt);
@@ -194,7 +201,8 @@ fn make_one(
     let recipe = all.comms.get(index).ok_or(mpi::Error::INTERN)?;
     if recipe.topology != Topology::None {
         let mut with_topology = null_real(rt);
-        check(recipe.topology.apply(rt, comm, &mut with_topology))?;
+        let info = hints::null_info(rt);
+        check(recipe.topology.apply(info, comm, &mut with_topology))?;
         made.parts.push(comm);
         with_topology.return_errors();
         comm = with_topology;

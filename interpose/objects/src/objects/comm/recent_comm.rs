@@ -5,20 +5,21 @@ use super::communicator::Comm;
 use super::local_comms::RecentComm;
 use super::predefined_comms::{find, my_rank};
 use super::spawned_worker::is_spawned;
+use crate::Runtime;
 use crate::handles::VirtComm;
-use crate::objects::{Runtime, objects};
+use crate::objects::objects;
 use std::ffi::c_int;
 use understudy_numbers::Worker;
 
 /// Communicators are removed or replaced.
 pub fn forget_recent(rt: &Runtime) {
-    rt.comm.forget_recent();
+    rt.objects.comm.forget_recent();
 }
 
 /// What `known` says of a communicator; nothing for `MPI_COMM_NULL` and for what is no communicator.
 #[inline(always)]
 fn ask<T>(rt: &Runtime, comm: VirtComm, known: impl Fn(&RecentComm) -> T) -> Option<T> {
-    let recent = rt.comm.recent.get();
+    let recent = rt.objects.comm.recent.get();
     // Two ways from here on: what both come to would be copied through memory.
     if recent.handle == comm.0 as u64 {
         Some(known(&recent))
@@ -58,7 +59,7 @@ fn look_up(rt: &Runtime, comm: VirtComm) -> Option<RecentComm> {
             .take_while(|(peer, next)| peer.0 == *next && !is_spawned(**peer))
             .count() as u32,
     };
-    rt.comm.recent.set(recent);
+    rt.objects.comm.recent.set(recent);
     Some(recent)
 }
 
@@ -76,7 +77,7 @@ fn peers(comm: &Comm) -> &[Worker] {
 /// The worker behind a rank that point-to-point communication on `comm` may name, if it is one.
 #[inline]
 pub fn worker_of(rt: &Runtime, comm: VirtComm, rank: c_int) -> Option<Worker> {
-    let recent = rt.comm.recent.get();
+    let recent = rt.objects.comm.recent.get();
     // A negative rank is none, and greater than every length.
     if recent.handle == comm.0 as u64 && (rank as u32) < recent.in_order {
         Some(Worker(recent.first.0 + rank as u32))

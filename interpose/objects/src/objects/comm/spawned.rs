@@ -7,9 +7,10 @@
 
 use super::predefined_comms::handle;
 use super::spawned_worker::FIRST_SPAWNED;
+use crate::Runtime;
 use crate::generated::real;
 use crate::handles::{self, VirtGroup, real_comm, real_group};
-use crate::objects::{Runtime, dynamic, objects};
+use crate::objects::{dynamic, objects};
 use std::ffi::c_int;
 use understudy_mpi::real_types::{RealComm, RealGroup};
 use understudy_mpi::{self as mpi, check};

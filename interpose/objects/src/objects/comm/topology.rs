@@ -1,12 +1,10 @@
 //! Virtual topologies (MPI 4.1, chapter 8) as parts of recipes.
 #![allow(unsafe_code)]
 
-use super::hints::null_info;
 use crate::errors;
 use crate::generated::real;
-use crate::handles::Runtime;
 use std::ffi::c_int;
-use understudy_mpi::real_types::RealComm;
+use understudy_mpi::real_types::{RealComm, RealInfo};
 use understudy_mpi::{self as mpi, check};
 
 const CART: c_int = 1;
@@ -122,14 +120,13 @@ impl Topology {
     }
 
     /// Makes a communicator with this topology from one that has the same members in the same order; the ranks stay what
-    /// they are. Collective; nothing happens for no topology.
-    pub fn apply(&self, rt: &Runtime, from: RealComm, new: &mut RealComm) -> c_int {
+    /// they are. Collective; nothing happens for no topology. `info` is the null handle.
+    pub fn apply(&self, info: RealInfo, from: RealComm, new: &mut RealComm) -> c_int {
         let weights = |weights: &[c_int], weighted: bool| match (weighted, weights.is_empty()) {
             (false, _) => UNWEIGHTED,
             (true, true) => WEIGHTS_EMPTY,
             (true, false) => weights.as_ptr(),
         };
-        let info = null_info(rt);
         // SAFETY: a communicator of ours; the arrays have the lengths that are told.
         unsafe {
             match self {

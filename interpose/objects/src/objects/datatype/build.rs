@@ -9,10 +9,10 @@ use super::constructors::{
 use super::derived_datatype::Datatype;
 use super::real_datatypes::{check, null_real, rename};
 use super::recipe::Recipe;
+use crate::Runtime;
 use crate::errors::ERR_INTERN;
 use crate::generated::real;
 use crate::handles::{VirtDatatype, real_datatype};
-use crate::objects::Runtime;
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::RealDatatype;

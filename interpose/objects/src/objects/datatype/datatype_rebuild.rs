@@ -2,10 +2,11 @@
 
 use super::build;
 use super::real_datatypes::{drop_real, rename, set_real};
+use crate::Runtime;
 use crate::generated::HandleKind;
 use crate::handles::{self, VirtDatatype, real_datatype};
+use crate::objects::objects;
 use crate::objects::rebuild_error::log_not_rebuilt;
-use crate::objects::{Runtime, objects};
 use std::ffi::c_void;
 
 /// Frees all real datatypes.
@@ -27,12 +28,12 @@ pub fn release_all(rt: &Runtime) {
             drop_real(rt, index);
         }
     }
-    rt.reverse.set(None);
+    rt.objects.reverse.set(None);
 }
 
 /// Makes the real datatypes from their recipes.
 pub fn rebuild(rt: &Runtime) {
-    rt.reverse.set(None);
+    rt.objects.reverse.set(None);
     let bases: Vec<(u32, Vec<u32>)> = objects(rt)
         .datatypes
         .iter()

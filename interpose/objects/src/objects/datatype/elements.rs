@@ -4,10 +4,10 @@
 
 use super::datatype_entries::kept_recipe;
 use super::real_datatypes::null_handle;
+use crate::Runtime;
 use crate::errors::{ERR_TYPE, SUCCESS};
 use crate::generated::real;
 use crate::handles::{VirtDatatype, VirtOp, real_datatype, real_op};
-use crate::objects::Runtime;
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::{RealComm, RealDatatype};
 

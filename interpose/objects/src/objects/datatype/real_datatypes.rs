@@ -1,10 +1,10 @@
 //! Real datatypes by index, and from a real datatype back to the program's handle.
 #![allow(unsafe_code)]
 
+use crate::Runtime;
 use crate::errors::SUCCESS;
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtDatatype, real_datatype};
-use crate::objects::Runtime;
 use crate::objects::comm::hints::MAX_NAME;
 use crate::objects::lookup::Predefined;
 use std::ffi::{CStr, CString, c_char, c_int};
@@ -28,6 +28,7 @@ pub fn virtual_of(rt: &Runtime, real: RealDatatype) -> VirtDatatype {
         return VirtDatatype(handle);
     }
     let found = rt
+        .objects
         .reverse
         .borrow()
         .as_ref()
@@ -37,7 +38,8 @@ pub fn virtual_of(rt: &Runtime, real: RealDatatype) -> VirtDatatype {
 
 pub(super) fn set_real(rt: &Runtime, index: u32, real: RealDatatype) {
     handles::set_real(rt, HandleKind::Datatype, index, real.0);
-    rt.reverse
+    rt.objects
+        .reverse
         .borrow_mut()
         .get_or_insert_default()
         .insert(real.0 as usize, index);
@@ -68,7 +70,7 @@ pub(super) fn check(rc: c_int) -> Result<(), c_int> {
 pub(super) fn drop_real(rt: &Runtime, index: u32) {
     let mut datatype = real_datatype(rt, handle(index));
     handles::set_real(rt, HandleKind::Datatype, index, std::ptr::null_mut());
-    if let Some(reverse) = &mut *rt.reverse.borrow_mut() {
+    if let Some(reverse) = &mut *rt.objects.reverse.borrow_mut() {
         reverse.remove(&(datatype.0 as usize));
     }
     if !datatype.0.is_null() {

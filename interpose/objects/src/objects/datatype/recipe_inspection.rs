@@ -7,10 +7,10 @@
 
 use super::real_datatypes::{check, null_handle, null_real, virtual_of};
 use super::recipe::{Counts, Recipe};
+use crate::Runtime;
 use crate::errors::ERR_INTERN;
 use crate::generated::real;
 use crate::handles::VirtDatatype;
-use crate::objects::Runtime;
 use std::ffi::c_int;
 use understudy_mpi::real_types::RealDatatype;
 

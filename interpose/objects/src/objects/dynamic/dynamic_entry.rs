@@ -1,7 +1,8 @@
 //! The entry of ports in the table, and counts of spawned processes.
 
 use super::ports::Dynamic;
-use crate::objects::{Runtime, objects, objects_mut};
+use crate::Runtime;
+use crate::objects::{objects, objects_mut};
 use std::cell::{Ref, RefMut};
 
 /// Borrows the ports of this process.
@@ -19,15 +20,15 @@ pub fn get_mut(rt: &Runtime) -> RefMut<'_, Dynamic> {
 /// Returns the number of spawns after which spawned processes may not go back any more, if it has
 /// grown.
 pub fn captured(rt: &Runtime) -> Option<u64> {
-    let (spawns, (_, settled)) = (get(rt).spawns, rt.spawns.get());
-    rt.spawns.set((spawns, settled));
+    let (spawns, (_, settled)) = (get(rt).spawns, rt.objects.spawns.get());
+    rt.objects.spawns.set((spawns, settled));
     (spawns > settled).then_some(spawns)
 }
 
 /// Records that this process has gone back, and returns its number of spawns there.
 pub fn went_back(rt: &Runtime) -> u64 {
     let spawns = get(rt).spawns;
-    rt.spawns.set((spawns, spawns));
+    rt.objects.spawns.set((spawns, spawns));
     spawns
 }
 
@@ -36,7 +37,7 @@ pub fn went_back(rt: &Runtime) -> u64 {
 /// Returns the number of spawns after which spawned processes never go back any more, if it has
 /// grown.
 pub fn settled(rt: &Runtime) -> Option<u64> {
-    let (captured, settled) = rt.spawns.get();
-    rt.spawns.set((captured, captured.max(settled)));
+    let (captured, settled) = rt.objects.spawns.get();
+    rt.objects.spawns.set((captured, captured.max(settled)));
     (captured > settled).then_some(captured)
 }

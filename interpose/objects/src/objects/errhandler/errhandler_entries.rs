@@ -1,11 +1,12 @@
 //! Error handlers in the table.
 
 use super::error_handler::{Action, Errhandler, Kind};
+use crate::Runtime;
 use crate::errors::{ERR_ARG, SUCCESS};
 use crate::generated::HandleKind;
 use crate::handles::{Named, VirtErrhandler, VirtFile, named, virtual_handle};
 use crate::objects::lookup::{Predefined, created};
-use crate::objects::{Runtime, objects, objects_mut};
+use crate::objects::{objects, objects_mut};
 use std::ffi::c_int;
 
 static NULL: Predefined = Predefined::new("ompi_mpi_errhandler_null");

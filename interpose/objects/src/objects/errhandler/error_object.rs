@@ -3,13 +3,14 @@
 
 use super::errhandler_entries::{FATAL, RETURN, action, is_of, kind_of, no_file};
 use super::error_handler::{Action, Kind};
+use crate::Runtime;
 use crate::abi;
 use crate::arch::{call_program, function_of};
 use crate::errors::{ERR_ARG, SUCCESS};
 use crate::generated::HandleKind;
 use crate::handles::{VirtComm, VirtErrhandler, VirtFile, VirtSession, VirtWin};
 use crate::objects::lookup::created;
-use crate::objects::{Runtime, comm, file, objects, objects_mut, session, window};
+use crate::objects::{comm, file, objects, objects_mut, session, window};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::abi::Domain;
 

@@ -2,10 +2,11 @@
 
 use super::layout::Layout;
 use super::open_file::{File, mode};
+use crate::Runtime;
 use crate::generated::HandleKind;
 use crate::handles::{VirtFile, virtual_handle};
 use crate::objects::lookup::created;
-use crate::objects::{Runtime, objects, objects_mut};
+use crate::objects::{objects, objects_mut};
 use crate::user;
 use std::cell::{Ref, RefMut};
 use std::collections::BTreeMap;
@@ -16,7 +17,7 @@ use std::sync::Arc;
 
 /// None is open here any more.
 pub fn forget_open(rt: &Runtime) {
-    rt.files.set(BTreeMap::new());
+    rt.objects.files.set(BTreeMap::new());
 }
 
 /// The program's handle of the file with this index.
@@ -51,7 +52,7 @@ pub fn enter(rt: &Runtime, file: File, descriptor: std::fs::File) -> VirtFile {
 /// Takes a file out of the table, and closes it.
 pub fn remove(rt: &Runtime, file: VirtFile) -> Option<File> {
     let index = created(HandleKind::File, file.0)?;
-    rt.files.borrow_mut().remove(&index);
+    rt.objects.files.borrow_mut().remove(&index);
     objects_mut(rt).files.remove(index)
 }
 
@@ -76,13 +77,19 @@ pub fn open(path: &Path, mode: i32) -> io::Result<std::fs::File> {
 
 pub(super) fn keep(rt: &Runtime, index: u32, descriptor: Arc<std::fs::File>) {
     user::also_written_file(rt, &descriptor);
-    rt.files.borrow_mut().entry(index).or_default().descriptor = Some(descriptor);
+    rt.objects
+        .files
+        .borrow_mut()
+        .entry(index)
+        .or_default()
+        .descriptor = Some(descriptor);
 }
 
 /// The descriptor of an open file.
 pub fn descriptor(rt: &Runtime, file: VirtFile) -> io::Result<Arc<std::fs::File>> {
     let index = created(HandleKind::File, file.0).unwrap_or(u32::MAX);
     if let Some(descriptor) = rt
+        .objects
         .files
         .borrow()
         .get(&index)
@@ -102,12 +109,17 @@ pub fn descriptor(rt: &Runtime, file: VirtFile) -> io::Result<Arc<std::fs::File>
 /// Returns the layout of a file's view, if it was computed.
 pub fn layout(rt: &Runtime, file: VirtFile) -> Option<Arc<Layout>> {
     let index = created(HandleKind::File, file.0)?;
-    rt.files.borrow().get(&index)?.layout.clone()
+    rt.objects.files.borrow().get(&index)?.layout.clone()
 }
 
 /// Notes the layout; `None`: there is another view.
 pub fn set_layout(rt: &Runtime, file: VirtFile, layout: Option<Arc<Layout>>) {
     if let Some(index) = created(HandleKind::File, file.0) {
-        rt.files.borrow_mut().entry(index).or_default().layout = layout;
+        rt.objects
+            .files
+            .borrow_mut()
+            .entry(index)
+            .or_default()
+            .layout = layout;
     }
 }

@@ -4,10 +4,11 @@ use super::file_entries::{keep, open};
 use super::local_file::LocalFile;
 use super::open_file::{File, Pointer};
 use super::pointer;
+use crate::Runtime;
 use crate::generated::HandleKind;
 use crate::handles::VirtComm;
 use crate::objects::lookup::created;
-use crate::objects::{Objects, Runtime, Slots, comm, objects, objects_mut};
+use crate::objects::{Objects, Slots, comm, objects, objects_mut};
 use crate::{user, world};
 use std::collections::BTreeSet;
 use std::ffi::c_void;
@@ -47,7 +48,7 @@ fn is_first(comms: &Slots<comm::Comm>, file: &File, me: Worker) -> bool {
 ///
 /// Logs a message if not.
 pub fn have_names(rt: &Runtime) -> bool {
-    let (all, open) = (objects(rt), rt.files.borrow());
+    let (all, open) = (objects(rt), rt.objects.files.borrow());
     let nameless =
         |here: &LocalFile| here.descriptor.as_ref().map(|it| user::name_of_open(it)) == Some(None);
     let Some((&index, _)) = open.iter().find(|(_, here)| nameless(here)) else {
@@ -55,7 +56,7 @@ pub fn have_names(rt: &Runtime) -> bool {
     };
     if let Some(file) = all.files.get(index)
         && is_first(&all.comms, file, world::worker(rt))
-        && !rt.nameless_told.replace(true)
+        && !rt.objects.nameless_told.replace(true)
     {
         log::warn!("{}", message::mpi_file_without_name(file.path().display()));
     }
@@ -74,6 +75,7 @@ pub fn note(rt: &Runtime) -> Result<(), Failed> {
     let Objects { files, comms, .. } = &mut *all;
     for (index, file) in files.iter_mut() {
         let open = rt
+            .objects
             .files
             .borrow()
             .get(&index)

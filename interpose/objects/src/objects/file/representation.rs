@@ -5,11 +5,12 @@
 #![allow(unsafe_code)]
 
 use super::registered::Registered;
+use crate::Runtime;
 use crate::errors::ERR_INTERN;
 use crate::generated::callbacks::{DatarepConversionFn, DatarepExtentFn};
 use crate::generated::real;
 use crate::objects::rebuild_error::log_not_rebuilt;
-use crate::objects::{Runtime, objects, objects_mut};
+use crate::objects::{objects, objects_mut};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use understudy_mpi::real_types::RealDatatype;
 

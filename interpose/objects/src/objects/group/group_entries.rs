@@ -2,12 +2,13 @@
 #![allow(unsafe_code)]
 
 use super::group_members::{Group, union};
+use crate::Runtime;
 use crate::errors::SUCCESS;
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtGroup, real_comm, real_group};
 use crate::objects::lookup::{Predefined, created};
 use crate::objects::rebuild_error::log_not_rebuilt;
-use crate::objects::{Runtime, comm, objects, objects_mut};
+use crate::objects::{comm, objects, objects_mut};
 use std::ffi::c_int;
 use understudy_mpi::real_types::RealGroup;
 use understudy_numbers::Worker;

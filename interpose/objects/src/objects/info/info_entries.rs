@@ -2,13 +2,14 @@
 #![allow(unsafe_code)]
 
 use super::info_pairs::Info;
+use crate::Runtime;
 use crate::errors::SUCCESS;
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtInfo, real_info};
 use crate::objects::comm::hints;
 use crate::objects::lookup::{Predefined, created};
 use crate::objects::rebuild_error::log_not_rebuilt;
-use crate::objects::{Runtime, objects, objects_mut};
+use crate::objects::{objects, objects_mut};
 use std::cell::RefMut;
 use std::ffi::{CString, c_int};
 use understudy_catalogue::message;

@@ -4,12 +4,13 @@
 use super::bindings::TRAMPOLINES;
 use super::operator::{Function, Op};
 use super::trampolines::FUNCTIONS;
+use crate::Runtime;
 use crate::errors::{ERR_OP, SUCCESS};
 use crate::generated::{HandleKind, callbacks, real};
 use crate::handles::{self, VirtOp, real_op};
 use crate::objects::lookup::{Predefined, created};
 use crate::objects::rebuild_error::log_not_rebuilt;
-use crate::objects::{Runtime, objects, objects_mut};
+use crate::objects::{objects, objects_mut};
 use std::ffi::c_int;
 use understudy_catalogue::message;
 use understudy_mpi::real_types::{RealDatatype, RealOp};
@@ -55,7 +56,7 @@ pub fn commutes(rt: &Runtime, op: VirtOp) -> bool {
 
 /// Makes a real operator and tells which trampoline it has.
 fn make(rt: &Runtime, op: &Op) -> Result<(RealOp, usize), c_int> {
-    let Some(number) = rt.bindings.borrow_mut().take(op.function) else {
+    let Some(number) = rt.objects.bindings.borrow_mut().take(op.function) else {
         log::error!("{}", message::too_many_operators(TRAMPOLINES));
         return Err(ERR_NO_MEM);
     };
@@ -73,13 +74,13 @@ fn make(rt: &Runtime, op: &Op) -> Result<(RealOp, usize), c_int> {
     if rc == SUCCESS {
         return Ok((new, number));
     }
-    rt.bindings.borrow_mut().give_up(number);
+    rt.objects.bindings.borrow_mut().give_up(number);
     Err(rc)
 }
 
 fn connect(rt: &Runtime, index: u32, (real, number): (RealOp, usize)) {
     handles::set_real(rt, HandleKind::Op, index, real.0);
-    rt.bindings.borrow_mut().assign(index, number);
+    rt.objects.bindings.borrow_mut().assign(index, number);
 }
 
 /// A new operator that calls the function at this address of the user side.
@@ -108,7 +109,7 @@ pub fn set_inner(rt: &Runtime, op: VirtOp, inner: u64) -> bool {
         op.function.inner = inner;
         op.function
     });
-    let mut bindings = rt.bindings.borrow_mut();
+    let mut bindings = rt.objects.bindings.borrow_mut();
     if let (Some(function), Some(&Some(number))) = (function, bindings.of_op.get(index as usize)) {
         bindings.functions[number] = function;
     }
@@ -161,7 +162,7 @@ fn collect(rt: &Runtime, index: u32) -> c_int {
 fn drop_real(rt: &Runtime, index: u32) -> c_int {
     let mut op = real_op(rt, VirtOp(handles::virtual_handle(HandleKind::Op, index)));
     handles::set_real(rt, HandleKind::Op, index, std::ptr::null_mut());
-    rt.bindings.borrow_mut().unassign(index);
+    rt.objects.bindings.borrow_mut().unassign(index);
     if op.0.is_null() {
         return SUCCESS;
     }

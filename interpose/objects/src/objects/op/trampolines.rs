@@ -2,20 +2,17 @@
 #![allow(unsafe_code)]
 
 use super::bindings::TRAMPOLINES;
+use crate::DOOR;
 use crate::abi;
 use crate::arch::{call_user, function_of};
-use crate::cell::Door;
 use crate::generated::HandleKind;
 use crate::handles::VirtDatatype;
-use crate::objects::{Runtime, datatype};
+use crate::objects::datatype;
 use std::ffi::{c_int, c_void};
 use understudy_mpi::call;
 use understudy_mpi::real_types::RealDatatype;
 
 type Trampoline = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_int, *mut RealDatatype);
-
-/// For the functions that the real library calls.
-pub static DOOR: Door<Runtime> = Door::new();
 
 /// The length is an int or an `MPI_Count`, as the program's function wants it.
 ///
@@ -29,7 +26,7 @@ unsafe extern "C" fn trampoline<const NUMBER: usize>(
 ) {
     let rt = DOOR.get();
     let _callback = call::Callback::new();
-    let function = rt.bindings.borrow().functions[NUMBER];
+    let function = rt.objects.bindings.borrow().functions[NUMBER];
     // SAFETY: the real library's argument.
     let handle: VirtDatatype =
         datatype::virtual_of(rt, unsafe { understudy_mpi::abi::datatype_at(datatype) });

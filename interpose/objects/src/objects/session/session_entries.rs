@@ -1,10 +1,11 @@
 //! Sessions in the table, and their process sets.
 
 use super::world_model::{Session, WorldModel, publish};
+use crate::Runtime;
 use crate::generated::HandleKind;
 use crate::handles::{VirtErrhandler, VirtSession, virtual_handle};
 use crate::objects::lookup::{Predefined, created};
-use crate::objects::{Objects, Runtime, comm, objects, objects_mut};
+use crate::objects::{Objects, comm, objects, objects_mut};
 use std::cell::RefMut;
 use std::ffi::{CStr, c_int};
 use understudy_numbers::Worker;

@@ -3,6 +3,7 @@
 
 use super::tool_handles::{Of, handle, index, place};
 use super::tool_variables::{Cvar, Pvar};
+use crate::Runtime;
 use crate::abi;
 use crate::errors::{SUCCESS, succeeded};
 use crate::generated::real;
@@ -10,7 +11,7 @@ use crate::handles::{
     VirtComm, VirtDatatype, VirtInfo, VirtOp, predefined_handle, real_comm, real_datatype,
     real_info, real_op,
 };
-use crate::objects::{Runtime, objects};
+use crate::objects::objects;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::null_mut;
 use understudy_mpi::call::Apart;
@@ -29,7 +30,7 @@ const NAME: usize = 512;
 
 /// The real handle; null if there is none.
 pub fn real_of(rt: &Runtime, of: Of, given: *mut c_void) -> *mut c_void {
-    let reals = rt.tools.borrow();
+    let reals = rt.objects.tools.borrow();
     let list = match of {
         Of::Cvar => &reals.cvars,
         Of::Session => &reals.sessions,
@@ -42,7 +43,7 @@ pub fn real_of(rt: &Runtime, of: Of, given: *mut c_void) -> *mut c_void {
 
 /// Puts a real handle behind that of the program's.
 pub fn set_real(rt: &Runtime, of: Of, index: u32, real: *mut c_void) {
-    let reals = &mut *rt.tools.borrow_mut();
+    let reals = &mut *rt.objects.tools.borrow_mut();
     match of {
         Of::Cvar => place(&mut reals.cvars, index, real),
         Of::Session => place(&mut reals.sessions, index, real),
@@ -59,7 +60,7 @@ pub fn open(rt: &Runtime, required: c_int, provided: &mut c_int, is_before: bool
     let _apart = Apart::new();
     // SAFETY: a plain argument.
     let rc = unsafe { real::PMPI_T_init_thread(required, provided) };
-    let mut reals = rt.tools.borrow_mut();
+    let mut reals = rt.objects.tools.borrow_mut();
     reals.is_open |= rc == SUCCESS;
     reals.was_open |= rc == SUCCESS && is_before;
     rc
@@ -72,7 +73,7 @@ pub fn is_open(rt: &Runtime) -> bool {
 
 /// The library has been put back: its handles are void.
 pub fn forget_reals(rt: &Runtime) {
-    let reals = &mut *rt.tools.borrow_mut();
+    let reals = &mut *rt.objects.tools.borrow_mut();
     for list in [&mut reals.cvars, &mut reals.sessions, &mut reals.pvars] {
         list.clear();
     }

@@ -4,9 +4,10 @@
 use super::tool_handles::{Of, handle};
 use super::tool_library::{make_cvar, make_pvar, make_session, real_of, set_real};
 use super::written;
+use crate::Runtime;
 use crate::generated::real;
+use crate::objects::objects;
 use crate::objects::rebuild_error::log_not_rebuilt;
-use crate::objects::{Runtime, objects};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::call::Apart;
 

@@ -11,11 +11,12 @@
 use super::tool_library::{is_open, make_cvar, open};
 use super::tool_variables::Cvar;
 use super::written_values::Write;
+use crate::Runtime;
 use crate::errors::{SUCCESS, succeeded};
 use crate::generated::real;
 use crate::objects::comm::{Comm, SELF};
 use crate::objects::rebuild_error::log_not_rebuilt;
-use crate::objects::{Runtime, objects, objects_mut};
+use crate::objects::{objects, objects_mut};
 use crate::world;
 use std::ffi::c_int;
 use understudy_catalogue::message;
@@ -45,7 +46,7 @@ pub fn check_communicators(rt: &Runtime) -> bool {
     let Some((_, comm)) = comms.find(|&(index, comm)| is_older(index, comm)) else {
         return true;
     };
-    if !std::mem::replace(&mut rt.tools.borrow_mut().is_older_told, true) {
+    if !std::mem::replace(&mut rt.objects.tools.borrow_mut().is_older_told, true) {
         let is_first = comm.members.first() == Some(&world::worker(rt));
         log::log!(
             if is_first {
@@ -65,7 +66,7 @@ pub(super) fn open_again(rt: &Runtime) -> bool {
     if !is_open(rt) && objects(rt).tool.written.last.is_empty() {
         return false;
     }
-    let is_library_open = rt.tools.borrow().is_open;
+    let is_library_open = rt.objects.tools.borrow().is_open;
     let opened = is_library_open || open(rt, 0, &mut 0, false) == SUCCESS;
     if !opened {
         log::error!("{}", message::TOOL_INTERFACE_NOT_REBUILT);

@@ -11,7 +11,6 @@ use super::epochs::Hold;
 use super::locks::Lock;
 use super::rma_window::Window;
 use super::told::Told;
-use crate::world::Runtime;
 use std::cell::{Cell, RefCell, RefMut};
 use std::ffi::c_int;
 use std::io;
@@ -21,6 +20,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use understudy_image::{PAGE_SIZE, shared};
+use understudy_job::Runtime;
 use understudy_mpi::call;
 use understudy_numbers::ProcessNumber;
 

@@ -3,8 +3,8 @@
 use super::direct::{Direct, Flush};
 use super::rma_window::Window;
 use super::window_entries::{get, index};
+use crate::Runtime;
 use crate::handles::VirtWin;
-use crate::objects::Runtime;
 use crate::world;
 use std::ffi::c_int;
 use std::io;
@@ -22,7 +22,7 @@ pub fn direct(rt: &Runtime, win: VirtWin) -> io::Result<Option<Rc<Direct>>> {
         return Ok(None);
     };
     let number = index(rt, win).unwrap_or_default();
-    if let Some(known) = rt.direct.borrow().get(&number) {
+    if let Some(known) = rt.objects.direct.borrow().get(&number) {
         return Ok(Some(Rc::clone(known)));
     }
     renew(rt, number, &window, &world::get(rt).players)
@@ -45,7 +45,10 @@ pub(super) fn renew(
         log::error!("{}", message::window_locks_not_mapped(MEMORY, why));
     });
     let new = Rc::new(new?);
-    rt.direct.borrow_mut().insert(index, Rc::clone(&new));
+    rt.objects
+        .direct
+        .borrow_mut()
+        .insert(index, Rc::clone(&new));
     Ok(Some(new))
 }
 

@@ -1,8 +1,6 @@
 //! Numbers that this process adds by itself, as a call of the library takes longer than that.
 #![allow(unsafe_code)]
 
-use crate::handles::{Runtime, VirtDatatype};
-use crate::objects::lookup::Predefined;
 use std::ffi::c_void;
 
 /// How a number is added.
@@ -14,26 +12,7 @@ pub enum Number {
     F64,
 }
 
-static NUMBERS: [(Predefined, Number); 8] = [
-    (Predefined::new("ompi_mpi_double"), Number::F64),
-    (Predefined::new("ompi_mpi_float"), Number::F32),
-    (Predefined::new("ompi_mpi_int"), Number::I32),
-    (Predefined::new("ompi_mpi_unsigned"), Number::I32),
-    (Predefined::new("ompi_mpi_long"), Number::I64),
-    (Predefined::new("ompi_mpi_unsigned_long"), Number::I64),
-    (Predefined::new("ompi_mpi_int64_t"), Number::I64),
-    (Predefined::new("ompi_mpi_uint64_t"), Number::I64),
-];
-
 impl Number {
-    /// What the elements of a datatype are.
-    pub fn of(rt: &Runtime, datatype: VirtDatatype) -> Option<Number> {
-        let found = NUMBERS
-            .iter()
-            .find(|(known, _)| known.get(rt) == datatype.0);
-        found.map(|&(_, number)| number)
-    }
-
     /// Adds one number to another, which is copied to `before` first.
     ///
     /// # Safety

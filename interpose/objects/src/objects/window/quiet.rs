@@ -3,9 +3,10 @@
 
 use super::passive;
 use super::window_entries::{Known, handle, in_order};
+use crate::Runtime;
 use crate::generated::real;
 use crate::handles::real_comm;
-use crate::objects::{Runtime, comm};
+use crate::objects::comm;
 use understudy_mpi::comm::Extreme;
 use understudy_mpi::{self as mpi, check};
 

@@ -12,12 +12,31 @@ use super::number::Number;
 use super::recent_part::RecentPart;
 use super::rma_window::Window;
 use super::window_entries::{get, index};
+use crate::Runtime;
 use crate::generated::HandleKind;
 use crate::handles::{VirtDatatype, VirtWin};
-use crate::objects::Runtime;
-use crate::objects::lookup::created;
+use crate::objects::lookup::{Predefined, created};
 use std::ffi::{c_int, c_void};
 use std::rc::Rc;
+
+static NUMBERS: [(Predefined, Number); 8] = [
+    (Predefined::new("ompi_mpi_double"), Number::F64),
+    (Predefined::new("ompi_mpi_float"), Number::F32),
+    (Predefined::new("ompi_mpi_int"), Number::I32),
+    (Predefined::new("ompi_mpi_unsigned"), Number::I32),
+    (Predefined::new("ompi_mpi_long"), Number::I64),
+    (Predefined::new("ompi_mpi_unsigned_long"), Number::I64),
+    (Predefined::new("ompi_mpi_int64_t"), Number::I64),
+    (Predefined::new("ompi_mpi_uint64_t"), Number::I64),
+];
+
+/// Returns the kind of number that the elements of a datatype are.
+fn number_of(rt: &Runtime, datatype: VirtDatatype) -> Option<Number> {
+    let found = NUMBERS
+        .iter()
+        .find(|(known, _)| known.get(rt) == datatype.0);
+    found.map(|&(_, number)| number)
+}
 
 /// The address and bytes of `count` elements, if that part was reached last with this datatype.
 #[inline]
@@ -27,7 +46,7 @@ pub fn place(
     (rank, disp): (c_int, isize),
     (count, datatype): (c_int, VirtDatatype),
 ) -> Option<(u64, u64)> {
-    let recent = rt.recent.borrow();
+    let recent = rt.objects.recent.borrow();
     let recent = recent.as_ref()?;
     let is_it = recent.is_of(win, rank) && recent.datatype == datatype;
     is_it.then(|| recent.place(disp, count)).flatten()
@@ -35,7 +54,7 @@ pub fn place(
 
 /// How its window is reached.
 pub(super) fn direct_of(rt: &Runtime, win: VirtWin) -> Option<Rc<Direct>> {
-    let recent = rt.recent.borrow();
+    let recent = rt.objects.recent.borrow();
     let recent = recent.as_ref().filter(|recent| recent.win == win)?;
     Some(Rc::clone(&recent.direct))
 }
@@ -90,9 +109,10 @@ fn change(
     win: VirtWin,
     change: impl FnOnce(&mut RecentPart, &mut Epochs) -> bool,
 ) -> bool {
-    let (Some(mut recent), Some(mut objects)) =
-        (rt.recent.try_borrow_mut(), rt.objects.try_borrow_mut())
-    else {
+    let (Some(mut recent), Some(mut objects)) = (
+        rt.objects.recent.try_borrow_mut(),
+        rt.objects.all.try_borrow_mut(),
+    ) else {
         return false;
     };
     let Some(recent) = recent.as_mut().filter(|recent| recent.win == win) else {
@@ -108,6 +128,7 @@ fn change(
 /// Epochs of a window have been opened or closed.
 fn refresh(rt: &Runtime, win: VirtWin, epochs: &Epochs) {
     if let Some(recent) = rt
+        .objects
         .recent
         .borrow_mut()
         .as_mut()
@@ -126,7 +147,7 @@ pub fn direct_place(
     elements: (c_int, VirtDatatype),
 ) -> Option<(Rc<Direct>, u64, u64)> {
     let (memory, bytes) = place(rt, win, (rank, disp), elements)?;
-    let direct = Rc::clone(&rt.recent.borrow().as_ref()?.direct);
+    let direct = Rc::clone(&rt.objects.recent.borrow().as_ref()?.direct);
     Some((direct, memory, bytes))
 }
 
@@ -143,7 +164,7 @@ pub unsafe fn add(
     number: *const c_void,
     before: Option<*mut c_void>,
 ) -> bool {
-    let recent = rt.recent.borrow();
+    let recent = rt.objects.recent.borrow();
     let Some(recent) = recent
         .as_ref()
         .filter(|it| it.is_of(win, rank) && it.datatype == datatype)
@@ -164,7 +185,7 @@ pub unsafe fn add(
 /// What a flush has to wait for: of a rank, or of all.
 #[inline]
 pub fn flush(rt: &Runtime, win: VirtWin, rank: Option<c_int>) -> Flush {
-    match (&*rt.recent.borrow(), rank) {
+    match (&*rt.objects.recent.borrow(), rank) {
         (Some(recent), Some(rank)) if recent.is_of(win, rank) && recent.is_passive => {
             recent.direct.flush()
         }
@@ -191,12 +212,12 @@ pub fn remember(rt: &Runtime, win: VirtWin, rank: c_int, datatype: VirtDatatype,
     if let Some((memory, size, unit, is_passive)) = part
         && let Ok(Some(direct)) = direct_windows::direct(rt, win)
     {
-        rt.recent.set(Some(RecentPart {
+        rt.objects.recent.set(Some(RecentPart {
             win,
             rank,
             datatype,
             element,
-            number: Number::of(rt, datatype),
+            number: number_of(rt, datatype),
             memory,
             size,
             unit,
@@ -210,7 +231,7 @@ pub fn remember(rt: &Runtime, win: VirtWin, rank: c_int, datatype: VirtDatatype,
 /// Opens or closes epochs of a window.
 pub fn change_epochs(rt: &Runtime, win: VirtWin, change: impl FnOnce(&mut Epochs)) {
     let Some(index) = index(rt, win) else { return };
-    if let Some(window) = rt.objects.borrow_mut().windows.get_mut(index) {
+    if let Some(window) = rt.objects.all.borrow_mut().windows.get_mut(index) {
         change(&mut window.epochs);
         refresh(rt, win, &window.epochs);
     }

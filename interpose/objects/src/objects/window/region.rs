@@ -8,14 +8,15 @@
 //! until all members have captured, and restore only when all are in the recovery.
 #![allow(unsafe_code)]
 
+use crate::abi::is_foreign;
 use crate::arch::raw;
-use crate::world::Runtime;
-use crate::{abi, world};
+use crate::world;
 use std::io;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 use understudy_image::PAGE_SIZE;
 use understudy_image::shared::{self, Part};
+use understudy_job::Runtime;
 use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::{ProcessNumber, Worker};
@@ -124,7 +125,7 @@ impl Region {
     /// holes; MPICH reports nothing.
     pub fn segment(&self, rank: usize) -> Option<(u64, Segment)> {
         let (start, segment) = (self.starts.get(rank)?, *self.segments.get(rank)?);
-        let is_nowhere = segment.size == 0 && (abi::is_foreign() || may_be_apart(&self.segments));
+        let is_nowhere = segment.size == 0 && (is_foreign() || may_be_apart(&self.segments));
         Some((if is_nowhere { 0 } else { self.base + start }, segment))
     }
 

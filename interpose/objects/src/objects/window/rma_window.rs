@@ -4,8 +4,8 @@ use super::epochs::Epochs;
 use super::region::Region;
 use crate::objects::attribute::value::Attributes;
 use crate::objects::comm::hints::Pairs;
-use crate::world::Runtime;
 use std::ffi::c_int;
+use understudy_job::Runtime;
 
 /// Hint that a window is never locked.
 ///

@@ -4,8 +4,9 @@
 use super::region::starts;
 pub use super::region::{Region, Segment};
 use super::rma_window::{Flavor, Window};
+use crate::Runtime;
 use crate::errors::ERR_NO_MEM;
-use crate::objects::{Runtime, comm, objects};
+use crate::objects::{comm, objects};
 use crate::{gather, told, user, world};
 use std::ffi::c_int;
 use understudy_catalogue::message;

@@ -4,12 +4,13 @@
 use super::epochs::Epochs;
 use super::rma_window::{Cells, Window};
 use super::window_hints::info_of;
+use crate::Runtime;
 use crate::abi;
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtComm, VirtWin, real_comm, real_win};
 use crate::objects::attribute::value::Attributes;
 use crate::objects::lookup::{Predefined, created};
-use crate::objects::{Runtime, comm, objects, objects_mut};
+use crate::objects::{comm, objects, objects_mut};
 use std::cell::{Ref, RefMut};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::abi::Domain;
@@ -107,7 +108,7 @@ pub fn register(rt: &Runtime, real: RealWin, window: Window) -> VirtWin {
 /// Removes a window whose real one has gone.
 pub fn remove(rt: &Runtime, index: u32) -> Option<Window> {
     handles::set_real(rt, HandleKind::Win, index, std::ptr::null_mut());
-    rt.direct.borrow_mut().remove(&index);
+    rt.objects.direct.borrow_mut().remove(&index);
     objects_mut(rt).windows.remove(index)
 }
 

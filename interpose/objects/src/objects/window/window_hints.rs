@@ -2,10 +2,11 @@
 #![allow(unsafe_code)]
 
 use super::rma_window::{NO_LOCKS, Window};
+use crate::Runtime;
 use crate::generated::real;
 use crate::handles::{VirtInfo, real_info};
 use crate::objects::comm::hints::{self, Pairs};
-use crate::objects::{Runtime, info};
+use crate::objects::info;
 use std::ffi::c_int;
 use understudy_mpi::real_types::{RealInfo, RealWin};
 

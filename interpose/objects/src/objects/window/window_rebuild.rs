@@ -7,9 +7,10 @@ use super::epochs::{Epochs, Hold};
 use super::rma_window::{Flavor, Window};
 use super::window_entries::{in_order, real_comm_of, return_errors};
 use super::window_hints::info_with;
+use crate::Runtime;
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtWin, real_win};
-use crate::objects::{Runtime, objects};
+use crate::objects::objects;
 use std::ffi::c_void;
 use understudy_mpi::real_types::{RealInfo, RealWin};
 use understudy_mpi::{self as mpi, check};
@@ -97,8 +98,8 @@ fn make(rt: &Runtime, window: &Window, info: RealInfo) -> mpi::Result<RealWin> {
 
 /// Forgets the real windows after a failure: they have gone with the library that has made them.
 pub fn drop_reals(rt: &Runtime) {
-    rt.forget_recent_part();
-    rt.direct.borrow_mut().clear();
+    rt.objects.forget_recent_part();
+    rt.objects.direct.borrow_mut().clear();
     for (index, _) in objects(rt).windows.iter() {
         handles::set_real(rt, HandleKind::Win, index, std::ptr::null_mut());
     }

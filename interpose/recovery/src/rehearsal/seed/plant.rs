@@ -3,7 +3,7 @@
 
 use super::quiet::Quiet;
 use super::work::serve;
-use crate::rehearsal::rehearsal_runtime::Runtime;
+use crate::Runtime;
 use crate::user::signals;
 use crate::{renewal, shim, sys};
 use std::fs::File;
@@ -42,7 +42,7 @@ fn turns() -> io::Result<File> {
 /// Forks the seed of this process, which stands at the end of `MPI_Init`.
 pub fn plant(rt: &Runtime) {
     match fork(rt) {
-        Ok(line) => rt.seed.attach(line),
+        Ok(line) => rt.rehearsal.seed.attach(line),
         Err(error) => {
             log::warn!("{}", message::no_replay_process(error))
         }

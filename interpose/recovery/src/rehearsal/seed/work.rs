@@ -2,10 +2,10 @@
 #![allow(unsafe_code)]
 
 use super::quiet::Quiet;
+use crate::Runtime;
 use crate::copies::Script;
 use crate::rehearsal::child::{Child, Task};
 use crate::rehearsal::finding::{Finding, Rehearsed};
-use crate::rehearsal::rehearsal_runtime::Runtime;
 use crate::rehearsal::seed_line::look;
 use crate::rehearsal::seed_request::{Answer, Request, read, write};
 use crate::sys;

@@ -1,11 +1,11 @@
 //! The arrays of procedures with many requests.
 #![allow(unsafe_code)]
 
+use crate::Runtime;
 use crate::abi::is_foreign;
 use crate::arch::Rewound;
 use crate::completion::{self, How, Together};
 use crate::handles::VirtRequest;
-use crate::recovery::Runtime;
 use crate::requests::Outcome;
 use std::ffi::c_int;
 use understudy_mpi::real_types::Status;

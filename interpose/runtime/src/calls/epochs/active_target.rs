@@ -13,7 +13,7 @@ use crate::objects::comm;
 use crate::objects::group::{self, ERR_GROUP};
 use crate::objects::window::{self, Epochs, LOCK_SHARED, NO_CHECK};
 use crate::raise::finish_win;
-use crate::recovery::{self, Runtime};
+use crate::{Runtime, recovery};
 use crate::{attempt, attention, cut};
 use std::ffi::c_int;
 use understudy_mpi::real_types::{RealGroup, RealWin};

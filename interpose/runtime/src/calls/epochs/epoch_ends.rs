@@ -1,11 +1,11 @@
 //! Checks and ends of the procedures that open or close an epoch.
 
+use crate::Runtime;
 use crate::errors::{ERR_NO_MEM, ERR_RMA_SYNC, ERR_WIN, SUCCESS};
 use crate::generated::Proc;
 use crate::handles::VirtWin;
 use crate::objects::window::{self, Direct, Epochs};
 use crate::raise::finish_win;
-use crate::recovery::Runtime;
 use std::ffi::c_int;
 use std::rc::Rc;
 

@@ -12,7 +12,7 @@ use crate::generated::{Proc, real};
 use crate::handles::{VirtWin, real_win};
 use crate::objects::window::{self, Epochs, Flush, Hold, LOCK_SHARED, passive, recent};
 use crate::raise::finish_win;
-use crate::recovery::{self, Runtime};
+use crate::{Runtime, recovery};
 use crate::{attempt, cut, exposure};
 use std::ffi::c_int;
 use std::sync::atomic::{Ordering, fence};

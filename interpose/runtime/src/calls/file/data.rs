@@ -5,6 +5,7 @@
 use super::access::{At, Buffer, Way, access};
 use super::file_failure::{Failure, Result, class, comm_of, finish, known, put, together};
 use super::shared;
+use crate::Runtime;
 use crate::calls::arguments::put_status;
 use crate::calls::runtime;
 use crate::cut;
@@ -13,7 +14,6 @@ use crate::generated::Proc;
 use crate::handles::{VirtDatatype, VirtFile, VirtRequest};
 use crate::objects::comm;
 use crate::objects::file::{self, Split};
-use crate::recovery::Runtime;
 use crate::requests::{self, EMPTY, Kind};
 pub use shared::{MPI_File_get_position_shared, MPI_File_seek_shared};
 use std::ffi::{c_int, c_void};

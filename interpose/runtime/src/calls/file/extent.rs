@@ -2,11 +2,11 @@
 #![allow(unsafe_code)]
 
 use super::file_failure::{Result, class, local};
+use crate::Runtime;
 use crate::errors::*;
 use crate::generated::real;
 use crate::handles::{VirtDatatype, real_datatype};
 use crate::objects::datatype;
-use crate::recovery::Runtime;
 use std::ffi::c_void;
 
 /// A datatype of a view.

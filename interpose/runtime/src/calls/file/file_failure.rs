@@ -10,7 +10,7 @@ use crate::handles::{VirtFile, real_comm};
 use crate::objects::errhandler::Object;
 use crate::objects::file::{self, File};
 use crate::raise::raise_on;
-use crate::recovery::{self, Runtime};
+use crate::{Runtime, recovery};
 use std::ffi::c_int;
 use std::io;
 use understudy_mpi::call::ABANDONED;

@@ -2,11 +2,11 @@
 #![allow(unsafe_code)]
 
 use super::file_failure::{Failure, finish, known, put};
+use crate::Runtime;
 use crate::calls::runtime;
 use crate::generated::Proc;
 use crate::handles::{VirtFile, VirtInfo};
 use crate::objects::{file, info};
-use crate::recovery::Runtime;
 use std::ffi::c_int;
 
 /// Replaces hints; those that are not mentioned stay.

@@ -3,13 +3,13 @@
 
 use super::extent::{external_size, size_of};
 use super::file_failure::{Result, class, local};
+use crate::Runtime;
 use crate::errors::*;
 use crate::generated::real;
 use crate::handles::{VirtDatatype, real_datatype};
 use crate::journal::typemap::{TypeMap, TypeMaps};
 use crate::objects::datatype;
 use crate::objects::file::Representation;
-use crate::recovery::Runtime;
 use std::borrow::Cow;
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;

@@ -5,6 +5,7 @@ use super::file_failure::{
     Failure, Result, class, comm_of, finish, first_does, known, library, put, together,
 };
 use super::{shared, view};
+use crate::Runtime;
 use crate::calls::runtime;
 use crate::errors::*;
 use crate::generated::{Proc, real};
@@ -12,7 +13,6 @@ use crate::handles::{VirtComm, VirtFile, VirtInfo, real_comm};
 use crate::objects::comm::{self, create};
 use crate::objects::file::{self, File, Pointer, mode};
 use crate::objects::{errhandler, info};
-use crate::recovery::Runtime;
 use crate::user::{self, FileCall};
 use crate::{cut, early, told, world};
 use std::ffi::{CStr, CString, OsStr, c_char, c_int};

@@ -2,12 +2,12 @@
 
 use super::extent::handle;
 use super::file_failure::{Failure, Result, class};
+use crate::Runtime;
 use crate::errors::*;
 use crate::handles::VirtFile;
 use crate::journal::typemap::TypeMaps;
 use crate::objects::file::layout::Layout;
 use crate::objects::file::{self, File, View};
-use crate::recovery::Runtime;
 use std::sync::Arc;
 use understudy_catalogue::message;
 

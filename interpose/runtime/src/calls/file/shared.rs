@@ -3,12 +3,12 @@
 
 use super::file_failure::{Failure, Result, class, comm_of, finish, first_does, known, together};
 use super::places::units_before_end;
+use crate::Runtime;
 use crate::calls::runtime;
 use crate::errors::{ERR_ARG, ERR_UNSUPPORTED_OPERATION};
 use crate::generated::Proc;
 use crate::handles::VirtFile;
 use crate::objects::file::{File, pointer};
-use crate::recovery::Runtime;
 use std::ffi::c_int;
 use understudy_catalogue::message;
 

@@ -8,6 +8,7 @@ use super::file_failure::{
 use super::hints::add_hints;
 use super::places::{for_reading_only, layout_of, make_layout};
 use super::shared;
+use crate::Runtime;
 use crate::calls::arguments::put_text;
 use crate::calls::runtime;
 use crate::errors::*;
@@ -16,7 +17,6 @@ use crate::handles::{VirtDatatype, VirtFile, VirtInfo, predefined_handle, real_d
 use crate::objects::datatype;
 use crate::objects::file::layout::Layout;
 use crate::objects::file::{self, File, Representation, View, mode};
-use crate::recovery::Runtime;
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::Arc;
 use understudy_catalogue::message;

@@ -4,13 +4,13 @@
 use super::file_failure::{
     Failure, Result, agree, class, comm_of, finish, first_does, known, put, together,
 };
+use crate::Runtime;
 use crate::calls::runtime;
 use crate::errors::*;
 use crate::generated::Proc;
 use crate::handles::{VirtFile, VirtGroup};
 use crate::objects::file::{self, mode};
 use crate::objects::{comm, group};
-use crate::recovery::Runtime;
 use crate::user;
 use std::ffi::c_int;
 

@@ -6,8 +6,8 @@ use crate::handles::{VirtComm, VirtWin};
 use crate::objects::comm;
 use crate::objects::window::shared::Region;
 use crate::objects::window::{self, Cells, Epochs, Flavor, Window};
-use crate::recovery::{self, Runtime};
 use crate::user::heap;
+use crate::{Runtime, recovery};
 use std::ffi::c_int;
 use understudy_mpi::real_types::RealWin;
 

@@ -1,6 +1,7 @@
 //! Which part of a window's memory a process can load (MPI 4.1, 12.2.3).
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
+use crate::Runtime;
 use crate::abi::standard_version;
 use crate::attempt;
 use crate::calls::runtime;
@@ -10,7 +11,6 @@ use crate::handles::{VirtWin, real_win};
 use crate::objects::comm;
 use crate::objects::window::{self, Flavor, Window};
 use crate::raise::finish_win;
-use crate::recovery::Runtime;
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::PROC_NULL;
 

@@ -6,12 +6,12 @@
 #![allow(unsafe_code)]
 
 use super::new_window::{blank, enter};
+use crate::Runtime;
 use crate::arch::Rewound;
 use crate::errors::{ERR_COMM, ERR_NO_MEM, SUCCESS};
 use crate::handles::{VirtComm, VirtInfo, VirtWin, real_comm, real_info};
 use crate::objects::comm::create;
 use crate::objects::window::{Flavor, Window};
-use crate::recovery::Runtime;
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::{RealComm, RealInfo, RealWin};
 

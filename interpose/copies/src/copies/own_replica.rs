@@ -1,41 +1,31 @@
-//! The link of the runtime's chain that has the replicas of this process.
+//! Borrows of the replicas of this process, and its own replica.
 
 use super::copy::{Copy, State};
-use super::legacy::Estate;
 use super::replicas::Replicas;
-use crate::cell::{Field, runtime};
-use crate::{schedule, sys};
+use crate::{Runtime, sys};
 use std::cell::RefMut;
 use std::time::Duration;
 use understudy_catalogue::message;
 use understudy_image::epoch::Image;
 use understudy_numbers::Epoch;
 
-runtime! {
-    pub struct Runtime: schedule::Runtime {
-        /// All replicas; `None` before the first.
-        pub(super) keep: Field<Option<Replicas>> = Field::new(None),
-        /// The persistent replica store of a dead process, until it is adopted.
-        pub(super) found: Field<Option<Estate>> = Field::new(None),
-    }
-}
-
 /// Borrows the replicas of this process, which are made at the first use.
 #[track_caller]
 pub fn keep(rt: &Runtime) -> RefMut<'_, Replicas> {
-    RefMut::map(rt.keep.borrow_mut(), |keep| {
+    RefMut::map(rt.copies.keep.borrow_mut(), |keep| {
         keep.get_or_insert_with(|| Replicas::new(rt))
     })
 }
 
 /// Borrows the replicas; `None` if they are in use, `None` inside before the first use.
 pub fn try_keep(rt: &Runtime) -> Option<RefMut<'_, Option<Replicas>>> {
-    rt.keep.try_borrow_mut()
+    rt.copies.keep.try_borrow_mut()
 }
 
 /// Number of the last committed epoch; 0 before the first.
 pub fn epoch(rt: &Runtime) -> Epoch {
-    rt.keep
+    rt.copies
+        .keep
         .borrow()
         .as_ref()
         .map_or(Epoch::NONE, |keep| keep.own.image.epoch())
@@ -68,7 +58,7 @@ pub fn replace_own(rt: &Runtime, image: Image, state: Vec<u8>) {
 /// Frees all replicas. No failure is recovered from any more.
 pub fn discard(rt: &Runtime) {
     let discarded = |keep: &mut Replicas| keep.store.discard();
-    if let Some(Err(error)) = rt.keep.borrow_mut().as_mut().map(discarded) {
+    if let Some(Err(error)) = rt.copies.keep.borrow_mut().as_mut().map(discarded) {
         log::warn!("{}", message::copies_not_freed(sys::chain(&error)));
     }
 }

@@ -1,31 +1,23 @@
-//! The link of the runtime's chain that has the schedule.
+//! Borrows of the schedule, and its restoration.
 
 use super::job_pace::JobPace;
-use super::schedule_state::{START, Schedule, State};
+use super::schedule_state::{Schedule, State};
 use crate::attention::{self, AGREEING, ASKED};
-use crate::cell::{Field, runtime};
 use crate::generated::MAY_WAIT;
-use crate::{arch, marks};
+use crate::{Runtime, arch};
 use std::cell::RefMut;
 use std::time::Instant;
-
-runtime! {
-    pub struct Runtime: marks::Runtime {
-        /// Position of the program, and the time at which cuts are due.
-        schedule: Field<State> = Field::new(State::of(START)),
-    }
-}
 
 /// Borrows the schedule and the votes.
 #[inline]
 #[track_caller]
 pub fn state(rt: &Runtime) -> RefMut<'_, State> {
-    rt.schedule.borrow_mut()
+    rt.schedule.state.borrow_mut()
 }
 
 /// Returns the schedule, to be saved.
 pub fn schedule(rt: &Runtime) -> Schedule {
-    rt.schedule.borrow().schedule
+    rt.schedule.state.borrow().schedule
 }
 
 /// Restores a saved schedule.
@@ -34,11 +26,11 @@ pub fn schedule(rt: &Runtime) -> Schedule {
 /// have died with their communicator.
 pub fn restore(rt: &Runtime, schedule: Schedule, at_call: bool) {
     let (pace, cost) = {
-        let mut before = rt.schedule.borrow_mut();
+        let mut before = rt.schedule.state.borrow_mut();
         let pace = std::mem::replace(&mut before.pace, JobPace::START);
         (pace.after_recovery(), before.cost)
     };
-    rt.schedule.set(State {
+    rt.schedule.state.set(State {
         last: Some(Instant::now()),
         resumed: at_call && schedule.at_candidate,
         pace,

@@ -1,33 +1,38 @@
 //! State of this process in the generations of its job.
 
-use crate::cell::{Door, Field, runtime};
-use crate::disk;
+use crate::cell::Field;
 use std::ffi::c_int;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 use understudy_mpi::side::Snapshot;
 use understudy_numbers::ProcessNumber;
 
-runtime! {
-    pub struct Runtime: disk::Runtime {
-        /// How the library is initialised again.
-        pub(super) renewal: Field<Renewal> = Field::new(Renewal {
-            before_init: None,
-            level: 0,
-            is_first: false,
-            spares: 0,
-            failed_at: None,
-        }),
-        /// Files that failed processes have handed over.
-        pub(super) heir: Field<Heir> = Field::new(Heir::START),
-    }
-}
-
-/// Access for functions that lower modules call.
-pub static DOOR: Door<Runtime> = Door::new();
-
 /// Time to wait for a message of the manager before the page is read again.
 pub const LOOK: Duration = Duration::from_millis(20);
+
+/// State of the library's side, and files of failed processes.
+pub struct InstanceState {
+    /// How the library is initialised again.
+    pub(super) instance: Field<Renewal>,
+    /// Files that failed processes have handed over.
+    pub(super) heir: Field<Heir>,
+}
+
+impl InstanceState {
+    /// State at the start of the process.
+    pub const fn start() -> InstanceState {
+        InstanceState {
+            instance: Field::new(Renewal {
+                before_init: None,
+                level: 0,
+                is_first: false,
+                spares: 0,
+                failed_at: None,
+            }),
+            heir: Field::new(Heir::START),
+        }
+    }
+}
 
 /// State of the library's side, and of the generation.
 pub struct Renewal {

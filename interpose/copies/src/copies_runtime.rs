@@ -1,0 +1,17 @@
+//! The link of the runtime's chain that has the state of this crate.
+
+use crate::cell::runtime;
+use crate::copies::ReplicaState;
+use crate::marks::MarkState;
+use crate::schedule::ScheduleState;
+
+runtime! {
+    pub struct Runtime: understudy_journal::Runtime {
+        /// Annotations of the program.
+        pub(crate) marks: MarkState = MarkState::start(),
+        /// Time at which checkpoints are due.
+        pub(crate) schedule: ScheduleState = ScheduleState::start(),
+        /// Replicas that this process has.
+        pub(crate) copies: ReplicaState = ReplicaState::start(),
+    }
+}

@@ -1,0 +1,296 @@
+//! Memory that the program has marked. Plain data.
+
+use super::mark_list::{Mark, MarkList};
+use crate::cell::Field;
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use understudy_formats::events::MarkWay as Way;
+use understudy_image::runs::{self, AddrRange, PageRun};
+
+/// Marks of the program, and trust in its functions.
+pub struct MarkState {
+    /// Pages that need not be saved.
+    pub(super) marks: Field<Marks>,
+    /// True if a function has not undone its changes.
+    pub(super) is_distrusted: Cell<bool>,
+    /// Names of places in the program, which take long to find.
+    pub(super) names: Field<BTreeMap<u64, String>>,
+}
+
+impl MarkState {
+    /// State at the start of the process.
+    pub const fn start() -> MarkState {
+        MarkState {
+            marks: Field::new(Marks::NONE),
+            is_distrusted: Cell::new(false),
+            names: Field::new(BTreeMap::new()),
+        }
+    }
+}
+
+/// Memory whose content a function of the program makes again, or what it was a step before: `function(memory.start, memory.len(), …, argument)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Region {
+    pub memory: AddrRange,
+    pub function: u64,
+    pub argument: u64,
+    /// Where the program has said so.
+    pub place: u64,
+}
+
+/// What is saved with a cut, since it belongs to the program's time line.
+#[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Lasting {
+    /// Memory that is never saved (sorted).
+    pub(super) excluded: Vec<PageRun>,
+    /// The calls that have led to that, for whoever asks what they have saved.
+    pub(super) exclusions: MarkList,
+    /// In the order in which they are made again.
+    pub(super) recomputed: Vec<Region>,
+    /// Whose changes functions undo.
+    pub(super) reversible: Vec<Region>,
+    pub(super) steps: Steps,
+}
+
+/// Where the program is among its steps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Steps {
+    /// The number of the last one that is complete.
+    pub last: i64,
+    /// How often the program has said that.
+    pub(super) told: u64,
+}
+
+impl Steps {
+    /// How many have come since then; `None` if they are not numbered one by one.
+    pub fn since(&self, then: &Steps) -> Option<u64> {
+        let steps = self.last.checked_sub(then.last)?;
+        let told = self.told.checked_sub(then.told)?;
+        u64::try_from(steps).ok().filter(|&steps| steps == told)
+    }
+}
+
+/// What the program has said.
+pub(super) struct Marks {
+    pub(super) lasting: Lasting,
+    /// Not needed at the next point.
+    pub(super) discarded: Vec<Mark>,
+    /// What was forgotten at points since the last cut, if there are event files.
+    pub(super) forgotten: MarkList,
+}
+
+impl Lasting {
+    const NONE: Lasting = Lasting {
+        excluded: Vec::new(),
+        exclusions: MarkList::NONE,
+        recomputed: Vec::new(),
+        reversible: Vec::new(),
+        steps: Steps { last: 0, told: 0 },
+    };
+
+    /// What functions undo the changes of, in the order of the calls.
+    pub fn reversible(&self) -> &[Region] {
+        &self.reversible
+    }
+
+    /// The pages of that (sorted).
+    pub fn reversible_pages(&self) -> Vec<PageRun> {
+        runs::normalise(
+            self.reversible
+                .iter()
+                .flat_map(|it| inside(it.memory))
+                .collect(),
+        )
+    }
+
+    pub fn steps(&self) -> Steps {
+        self.steps
+    }
+
+    pub(super) fn exclude(&mut self, mark: Mark) {
+        self.excluded = runs::union(&self.excluded, &inside(mark.memory));
+        self.exclusions.add(mark);
+    }
+
+    pub(super) fn include(&mut self, range: AddrRange) {
+        let pages = range.pages();
+        self.excluded = runs::subtract(&self.excluded, &[pages]);
+        self.exclusions
+            .retain(|mark| !runs::subtract(&[mark.memory.pages()], &[pages]).is_empty());
+    }
+
+    pub(super) fn left_out(&self) -> Vec<PageRun> {
+        if self.recomputed.is_empty() {
+            return self.excluded.clone();
+        }
+        let recomputed = self.recomputed.iter().flat_map(|it| inside(it.memory));
+        runs::union(&self.excluded, &runs::normalise(recomputed.collect()))
+    }
+}
+
+/// Puts a region in place of one that begins there; without a function there is none any more.
+pub(super) fn put(list: &mut Vec<Region>, region: Region) {
+    list.retain(|it| it.memory.start != region.memory.start);
+    if region.function != 0 && !region.memory.is_empty() {
+        list.push(region);
+    }
+}
+
+impl Marks {
+    pub(super) const NONE: Marks = Marks {
+        lasting: Lasting::NONE,
+        discarded: Vec::new(),
+        forgotten: MarkList::NONE,
+    };
+
+    pub(super) fn left_out(&self) -> Vec<PageRun> {
+        let discarded = self.discarded.iter().flat_map(|mark| inside(mark.memory));
+        runs::union(
+            &self.lasting.left_out(),
+            &runs::normalise(discarded.collect()),
+        )
+    }
+
+    /// Those that count at a cut, and at points those that only count there; then those that were forgotten before it.
+    pub(super) fn at_cut(&mut self, at_point: bool) -> (Vec<Mark>, Vec<Mark>) {
+        let forgotten = self.forgotten.take();
+        let mark = |way: Way| {
+            move |it: &Region| Mark {
+                way,
+                memory: it.memory,
+                place: it.place,
+            }
+        };
+        let recomputed = self.lasting.recomputed.iter().map(mark(Way::Recompute));
+        let reversible = self.lasting.reversible.iter().map(mark(Way::Reverse));
+        let lasting = recomputed
+            .chain(reversible)
+            .chain(self.lasting.exclusions.iter());
+        if at_point {
+            (
+                lasting.chain(self.discarded.iter().copied()).collect(),
+                forgotten,
+            )
+        } else {
+            (lasting.collect(), forgotten)
+        }
+    }
+}
+
+/// The whole pages of a range.
+pub fn inside(range: AddrRange) -> Vec<PageRun> {
+    let touched = range.pages();
+    let begins = u64::from(range.start > touched.range().start);
+    let ends = u64::from(range.end < touched.range().end);
+    let (first, end) = (touched.start.0 + begins, touched.end().saturating_sub(ends));
+    if first < end {
+        vec![PageRun::between(first, end)]
+    } else {
+        Vec::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mark(way: Way, start: u64, end: u64) -> Mark {
+        let memory = AddrRange::new(start, end);
+        Mark {
+            way,
+            memory,
+            place: 1,
+        }
+    }
+
+    #[test]
+    fn only_whole_pages_count() {
+        let inside = |start, end| inside(AddrRange::new(start, end));
+        assert_eq!(inside(0x1000, 0x3000), [PageRun::between(1, 3)]);
+        assert_eq!(inside(0x1001, 0x3000), [PageRun::between(2, 3)]);
+        assert_eq!(inside(0x1000, 0x2fff), [PageRun::between(1, 2)]);
+        for (start, end) in [
+            (0x1001, 0x2000),
+            (0x1000, 0x1fff),
+            (0x1008, 0x1010),
+            (0x1fff, 0x2001),
+        ] {
+            assert_eq!(inside(start, end), []);
+        }
+    }
+
+    #[test]
+    fn what_is_included_is_saved_to_its_last_byte() {
+        let mut marks = Marks::NONE;
+        marks.lasting.exclude(mark(Way::Exclude, 0x1000, 0x9000));
+        marks.lasting.include(AddrRange::new(0x3fff, 0x4001));
+        assert_eq!(
+            marks.left_out(),
+            [PageRun::between(1, 3), PageRun::between(5, 9)]
+        );
+        marks.discarded.push(mark(Way::Discard, 0xa000, 0xb000));
+        marks.discarded.push(mark(Way::Discard, 0x8000, 0xa000));
+        assert_eq!(
+            marks.left_out(),
+            [PageRun::between(1, 3), PageRun::between(5, 11)]
+        );
+    }
+
+    #[test]
+    fn a_region_is_recomputed_until_that_is_taken_back() {
+        let region = |start, end, function| Region {
+            memory: AddrRange::new(start, end),
+            function,
+            argument: 0,
+            place: 1,
+        };
+        let mut marks = Marks::NONE;
+        put(&mut marks.lasting.recomputed, region(0x5800, 0x9000, 7));
+        put(&mut marks.lasting.recomputed, region(0x1000, 0x3000, 8));
+        assert_eq!(
+            marks.left_out(),
+            [PageRun::between(1, 3), PageRun::between(6, 9)]
+        );
+        assert_eq!(
+            marks.lasting.recomputed[0].function, 7,
+            "the order is the program's"
+        );
+        put(&mut marks.lasting.recomputed, region(0x1000, 0x2000, 9));
+        assert_eq!(
+            marks.left_out(),
+            [PageRun::between(1, 2), PageRun::between(6, 9)]
+        );
+        put(&mut marks.lasting.recomputed, region(0x1000, 0x2000, 0));
+        put(&mut marks.lasting.recomputed, region(0x5800, 0x5800, 7));
+        assert_eq!(marks.lasting, Lasting::NONE);
+    }
+
+    #[test]
+    fn marks_are_told_with_what_they_did() {
+        let mut marks = Marks::NONE;
+        let [discard, exclude] = [
+            mark(Way::Discard, 0x1000, 0x2000),
+            mark(Way::Exclude, 0x4000, 0x6000),
+        ];
+        marks.discarded.push(discard);
+        marks.lasting.exclude(exclude);
+        assert_eq!(marks.at_cut(true), (vec![exclude, discard], vec![]));
+        assert_eq!(marks.at_cut(false), (vec![exclude], vec![]));
+        marks.forgotten.add(discard);
+        marks.forgotten.add(discard);
+        marks.lasting.include(AddrRange::new(0x4000, 0x6000));
+        assert_eq!(marks.at_cut(false), (vec![], vec![discard]));
+        assert_eq!(marks.at_cut(false), (vec![], vec![]));
+    }
+
+    #[test]
+    fn steps_count_if_they_are_numbered_one_by_one() {
+        let at = |last, told| Steps { last, told };
+        assert_eq!(at(9, 14).since(&at(7, 12)), Some(2));
+        assert_eq!(at(9, 14).since(&at(9, 14)), Some(0));
+        for then in [at(6, 12), at(10, 12), at(7, 15)] {
+            assert_eq!(at(9, 14).since(&then), None, "{then:?}");
+        }
+        assert_eq!(at(i64::MAX, 14).since(&at(i64::MIN, 12)), None);
+    }
+}

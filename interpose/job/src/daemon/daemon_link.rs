@@ -1,0 +1,29 @@
+//! Connection of an idle spare to the daemon.
+
+use crate::cell::Field;
+use std::time::Instant;
+use understudy_wire::client::Client;
+
+/// Connection to the daemon, if this process has one.
+pub struct DaemonLink {
+    pub(super) link: Field<Link>,
+}
+
+impl DaemonLink {
+    /// State at the start of the process.
+    pub const fn start() -> DaemonLink {
+        DaemonLink {
+            link: Field::new(Link {
+                client: None,
+                due: None,
+            }),
+        }
+    }
+}
+
+/// The connection, and the time of the next message.
+pub(super) struct Link {
+    pub(super) client: Option<Client>,
+    /// Time of the next sign of life or attempt to connect.
+    pub(super) due: Option<Instant>,
+}

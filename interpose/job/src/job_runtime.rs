@@ -1,0 +1,24 @@
+//! The link of the runtime's chain that has the state of this crate.
+
+use crate::cell::{Door, runtime};
+use crate::daemon::DaemonLink;
+use crate::disk::DiskState;
+use crate::renewal::InstanceState;
+use crate::user;
+use crate::world::WorldView;
+
+runtime! {
+    pub struct Runtime: user::Runtime {
+        /// Workers and spares of the present MPI instance.
+        pub(crate) world: WorldView = WorldView::start(),
+        /// Checkpoints in files.
+        pub(crate) disk: DiskState = DiskState::start(),
+        /// Generations of the job.
+        pub(crate) renewal: InstanceState = InstanceState::start(),
+        /// Connection to the daemon.
+        pub(crate) daemon: DaemonLink = DaemonLink::start(),
+    }
+}
+
+/// Access for functions that lower crates call.
+pub static DOOR: Door<Runtime> = Door::new();

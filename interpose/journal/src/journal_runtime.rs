@@ -1,0 +1,14 @@
+//! The link of the runtime's chain that has the state of this crate.
+
+use crate::cell::{Door, runtime};
+use crate::journal::JournalState;
+
+runtime! {
+    pub struct Runtime: understudy_objects::Runtime {
+        /// The phase that is recorded, and the replay under way.
+        pub(crate) journal: JournalState = JournalState::start(),
+    }
+}
+
+/// Access for functions that the entry code and the kernel call.
+pub static DOOR: Door<Runtime> = Door::new();

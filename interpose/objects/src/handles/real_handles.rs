@@ -1,0 +1,174 @@
+//! Translations between virtual handles and real ones.
+#![allow(unsafe_code)]
+
+use super::handle_table::{NOTHING_RECENT, Reals, Recent};
+use super::virtual_handles::{
+    Named, TAG, VirtComm, VirtDatatype, VirtErrhandler, VirtFile, VirtGroup, VirtInfo, VirtMessage,
+    VirtOp, VirtRequest, VirtSession, VirtWin, named, symbol_index,
+};
+use crate::Runtime;
+use crate::generated::{HandleKind, PREDEFINED};
+use std::collections::HashMap;
+use std::ffi::{c_int, c_void};
+use understudy_mpi::real_types::*;
+
+/// A number that somebody has found out about the object of the handle that was translated last; forgotten with it. 0: there is none.
+/// Of a datatype: its size.
+#[inline]
+pub fn note(rt: &Runtime, kind: HandleKind, handle: *mut c_void) -> c_int {
+    let recent = rt.handles.recent[kind as usize].get();
+    if recent.handle == handle {
+        recent.note
+    } else {
+        0
+    }
+}
+
+/// Notes a number, if the handle is the one that was translated last.
+pub fn set_note(rt: &Runtime, kind: HandleKind, handle: *mut c_void, note: c_int) {
+    let recent = rt.handles.recent[kind as usize].get();
+    if recent.handle == handle {
+        rt.handles.recent[kind as usize].set(Recent { note, ..recent });
+    }
+}
+
+/// What was translated last may have changed.
+fn forget_recent(rt: &Runtime) {
+    rt.handles
+        .recent
+        .iter()
+        .for_each(|recent| recent.set(NOTHING_RECENT));
+}
+
+#[inline]
+fn real(rt: &Runtime, kind: HandleKind, handle: *mut c_void) -> *mut c_void {
+    let Recent {
+        handle: known,
+        real,
+        ..
+    } = rt.handles.recent[kind as usize].get();
+    if known == handle {
+        real
+    } else {
+        look_up(rt, kind, handle)
+    }
+}
+
+#[inline(never)]
+fn look_up(rt: &Runtime, kind: HandleKind, handle: *mut c_void) -> *mut c_void {
+    let reals = rt.handles.reals.borrow();
+    let real = match named(handle) {
+        Named::Created(index) => reals.created[kind as usize]
+            .get(index as usize)
+            .copied()
+            .unwrap_or(std::ptr::null_mut()),
+        Named::Predefined(index) => reals.predefined[index],
+        Named::Nothing => std::ptr::null_mut(),
+    };
+    if !real.is_null() {
+        rt.handles.recent[kind as usize].set(Recent {
+            handle,
+            real,
+            note: 0,
+        });
+    }
+    real
+}
+
+macro_rules! translations {
+    ($($name:ident: $virt:ident => $real:ident, $kind:ident;)*) => {$(
+        /// The real handle; null, which every real procedure refuses, if it is none.
+        #[inline]
+        pub fn $name(rt: &Runtime, handle: $virt) -> $real {
+            $real(real(rt, HandleKind::$kind, handle.0))
+        }
+    )*};
+}
+
+translations! {
+    real_comm: VirtComm => RealComm, Comm;
+    real_group: VirtGroup => RealGroup, Group;
+    real_request: VirtRequest => RealRequest, Request;
+    real_datatype: VirtDatatype => RealDatatype, Datatype;
+    real_op: VirtOp => RealOp, Op;
+    real_errhandler: VirtErrhandler => RealErrhandler, Errhandler;
+    real_info: VirtInfo => RealInfo, Info;
+    real_message: VirtMessage => RealMessage, Message;
+    real_win: VirtWin => RealWin, Win;
+    real_file: VirtFile => RealFile, File;
+    real_session: VirtSession => RealSession, Session;
+}
+
+/// Sets the real handle of a created object.
+pub fn set_real(rt: &Runtime, kind: HandleKind, index: u32, handle: *mut c_void) {
+    rt.handles.recent[kind as usize].set(NOTHING_RECENT);
+    let list = &mut rt.handles.reals.borrow_mut().created[kind as usize];
+    if list.len() <= index as usize {
+        list.resize(
+            (index as usize + 1).next_power_of_two(),
+            std::ptr::null_mut(),
+        );
+    }
+    list[index as usize] = handle;
+}
+
+/// Sets the real handle behind a predefined one (the world communicator's changes with a recovery).
+pub fn set_predefined(rt: &Runtime, symbol: usize, handle: *mut c_void) {
+    forget_recent(rt);
+    let reals = &mut *rt.handles.reals.borrow_mut();
+    let old = reals.predefined[symbol];
+    reals.predefined[symbol] = handle;
+    if let Some(reverse) = &mut reals.reverse {
+        reverse.remove(&(old as usize));
+        reverse.insert(handle as usize, reals.symbols[symbol]);
+    }
+}
+
+/// The program's handle of a predefined object, given the real one.
+pub fn predefined_of(rt: &Runtime, real: *mut c_void) -> Option<*mut c_void> {
+    rt.handles
+        .reals
+        .borrow()
+        .reverse
+        .as_ref()?
+        .get(&(real as usize))
+        .map(|&address| address as *mut c_void)
+}
+
+/// The program's handle of the predefined object whose data symbol is `name`.
+pub fn predefined_handle(rt: &Runtime, name: &str) -> *mut c_void {
+    symbol_index(name).map_or(std::ptr::null_mut(), |index| {
+        rt.handles.reals.borrow().symbols[index] as *mut c_void
+    })
+}
+
+/// Connects the predefined handles: `symbols` are the data symbols' addresses on the user side in table order, `real`
+/// looks up a symbol of the real library.
+pub fn connect(rt: &Runtime, symbols: &[usize], real: impl Fn(&std::ffi::CStr) -> *mut c_void) {
+    forget_recent(rt);
+    let reals = &mut *rt.handles.reals.borrow_mut();
+    reals.symbols.copy_from_slice(symbols);
+    let mut reverse = HashMap::new();
+    for &(_, index) in PREDEFINED.iter() {
+        let (name, _) = crate::generated::DATA_SYMBOLS[index];
+        reals.predefined[index] = real(name);
+        reverse.insert(reals.predefined[index] as usize, symbols[index]);
+    }
+    reals.reverse = Some(reverse);
+    write_tags(reals);
+}
+
+/// Writes the indices into the user side's data symbols.
+pub fn mark(rt: &Runtime) {
+    write_tags(&rt.handles.reals.borrow());
+}
+
+fn write_tags(reals: &Reals) {
+    for &(_, index) in PREDEFINED
+        .iter()
+        .filter(|(_, index)| reals.symbols[*index] != 0)
+    {
+        // SAFETY: the symbol's storage on the user side, at least a pointer in size, which only this library writes.
+        unsafe { (reals.symbols[index] as *mut u64).write_unaligned(TAG | index as u64) };
+    }
+}

@@ -1,0 +1,19 @@
+//! Borrows of the objects of this process.
+
+use super::object_tables::Objects;
+use crate::Runtime;
+use std::cell::{Ref, RefMut};
+
+/// Borrows the objects of this process. A borrow must not be held while the program is called back.
+#[inline]
+#[track_caller]
+pub fn objects(rt: &Runtime) -> Ref<'_, Objects> {
+    rt.objects.all.borrow()
+}
+
+/// Borrows the objects to change them.
+#[track_caller]
+pub fn objects_mut(rt: &Runtime) -> RefMut<'_, Objects> {
+    rt.objects.forget_recent_part();
+    rt.objects.all.borrow_mut()
+}

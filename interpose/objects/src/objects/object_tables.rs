@@ -1,0 +1,115 @@
+//! Tables of all objects.
+//!
+//! Operations on objects of one kind stand above in the files of that kind.
+
+use super::attribute::Keyvals;
+use super::comm::{Comm, LocalComms};
+use super::datatype::Datatype;
+use super::dynamic::Dynamic;
+use super::errhandler::{Errhandler, ErrorCodes};
+use super::file::{File, LocalFile, Registered};
+use super::group::Group;
+use super::info::Info;
+use super::op::{Bindings, Op};
+use super::session::{Session, WorldModel};
+use super::slots::Slots;
+use super::tool::{Reals, Tool};
+use super::window::{Direct, RecentPart, Window};
+use crate::cell::Field;
+use std::cell::Cell;
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
+
+/// Objects of this process, with the state that is not in their recipes.
+pub struct ObjectTables {
+    /// Objects as recipes.
+    pub(super) all: Field<Objects>,
+    /// State of communicators that is not in their recipes.
+    pub(super) comm: LocalComms,
+    /// Numbers of spawns at the last capture and at the last commit.
+    pub(super) spawns: Cell<(u64, u64)>,
+    /// From real datatypes to indices.
+    pub(super) reverse: Field<Option<HashMap<usize, u32>>>,
+    /// By index of the file.
+    pub(super) files: Field<BTreeMap<u32, LocalFile>>,
+    /// True if the message about an open file without a name was logged.
+    pub(super) nameless_told: Cell<bool>,
+    /// By index of the window: how its memory is reached in this generation.
+    pub(super) direct: Field<BTreeMap<u32, Rc<Direct>>>,
+    /// The part of a window that was reached last.
+    pub(super) recent: Field<Option<RecentPart>>,
+    /// Real handles of the tool interface.
+    pub(super) tools: Field<Reals>,
+    /// Functions of the program that the trampolines call.
+    pub(super) bindings: Field<Bindings>,
+}
+
+#[derive(bincode::Encode, bincode::Decode)]
+pub struct Objects {
+    /// Communicators; 0 is the world, 1 is self.
+    pub comms: Slots<Comm>,
+    pub groups: Slots<Group>,
+    pub datatypes: Slots<Datatype>,
+    pub ops: Slots<Op>,
+    pub errhandlers: Slots<Errhandler>,
+    pub files: Slots<File>,
+    /// Data representations that the library has accepted.
+    pub representations: Vec<Registered>,
+    /// Error handler of MPI_FILE_NULL; 0: the default.
+    pub file_errhandler: u64,
+    /// Error classes and codes of the program.
+    pub error_codes: ErrorCodes,
+    pub infos: Slots<Info>,
+    pub keyvals: Keyvals,
+    /// Handles that the tool interface has given out.
+    pub tool: Tool,
+    pub windows: Slots<Window>,
+    pub sessions: Slots<Session>,
+    /// Ports and published names.
+    pub dynamic: Dynamic,
+    /// State of the World Model: `MPI_Init` and `MPI_Finalize`.
+    pub world_model: WorldModel,
+}
+
+impl ObjectTables {
+    /// State at the start of the process.
+    pub const fn start() -> ObjectTables {
+        ObjectTables {
+            all: Field::new(Objects {
+                comms: Slots::NONE,
+                groups: Slots::NONE,
+                datatypes: Slots::NONE,
+                ops: Slots::NONE,
+                errhandlers: Slots::NONE,
+                files: Slots::NONE,
+                representations: Vec::new(),
+                file_errhandler: 0,
+                error_codes: ErrorCodes::NONE,
+                infos: Slots::NONE,
+                keyvals: Keyvals::NONE,
+                tool: Tool::NONE,
+                windows: Slots::NONE,
+                sessions: Slots::NONE,
+                dynamic: Dynamic::NONE,
+                world_model: WorldModel::NotYet,
+            }),
+            comm: LocalComms::start(),
+            spawns: Cell::new((0, 0)),
+            reverse: Field::new(None),
+            files: Field::new(BTreeMap::new()),
+            nameless_told: Cell::new(false),
+            direct: Field::new(BTreeMap::new()),
+            recent: Field::new(None),
+            tools: Field::new(Reals::START),
+            bindings: Field::new(Bindings::start()),
+        }
+    }
+
+    /// Forgets the part of a window that was accessed last.
+    #[inline]
+    pub(super) fn forget_recent_part(&self) {
+        if self.recent.borrow().is_some() {
+            self.recent.set(None);
+        }
+    }
+}

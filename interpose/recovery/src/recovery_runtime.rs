@@ -1,0 +1,17 @@
+//! The link of the runtime's chain that has the state of this crate.
+
+use crate::cell::{Door, runtime};
+use crate::recovery::RecoveryState;
+use crate::rehearsal::TrialState;
+
+runtime! {
+    pub struct Runtime: understudy_copies::Runtime {
+        /// Trial replays, and static data that are left out of replicas.
+        pub(crate) rehearsal: TrialState = TrialState::start(),
+        /// Past recoveries, and the one under way.
+        pub(crate) recovery: RecoveryState = RecoveryState::start(),
+    }
+}
+
+/// Access for functions that lower crates and the program call.
+pub static DOOR: Door<Runtime> = Door::new();
