@@ -1,7 +1,9 @@
-//! `MPI_Wtime` (MPI 4.1, 9.6): the time in the past that it counts from stays the same as long as the program runs.
+//! `MPI_Wtime` (MPI 4.1, 9.6): the time in the past that it counts from stays the same as long as
+//! the program runs.
 //!
-//! A library that is initialised again would count from then on. So this process counts from what the library said in the first `MPI_Init`, by the
-//! kernel's monotonic clock, and an understudy from what the dead process did. Monotonic clocks of other nodes, and of a node that has been
+//! A library that is initialised again would count from then on. So this process counts from what
+//! the library said in the first `MPI_Init`, by the kernel's monotonic clock, and an understudy
+//! from what the dead process did. Monotonic clocks of other nodes, and of a node that has been
 //! started again, have nothing in common: then the time of day tells how much time has passed.
 
 #![allow(unsafe_code)]
@@ -12,7 +14,8 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Bits of the difference between `MPI_Wtime` and the monotonic clock, in seconds. Any thread may ask.
+/// Bits of the difference between `MPI_Wtime` and the monotonic clock, in seconds. Any thread may
+/// ask.
 static OFFSET: AtomicU64 = AtomicU64::new(UNSET);
 /// No number that is a difference.
 const UNSET: u64 = f64::NAN.to_bits();
@@ -39,7 +42,8 @@ fn seconds(clock: clockid_t) -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
-/// What tells this start of the node from all others (random(4)); read once, since every checkpoint needs it.
+/// What tells this start of the node from all others (random(4)); read once, since every checkpoint
+/// needs it.
 static BOOT: LazyLock<u64> = LazyLock::new(|| {
     xxh3_64(&std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default())
 });

@@ -43,7 +43,8 @@ pub fn include(rt: &Runtime, range: AddrRange) {
     rt.marks.marks.borrow_mut().lasting.include(range);
 }
 
-/// A function makes the content; none, or an empty range: it does so no more for memory that begins there.
+/// A function makes the content; none, or an empty range: it does so no more for memory that begins
+/// there.
 pub fn recompute(rt: &Runtime, region: Region) {
     put(&mut rt.marks.marks.borrow_mut().lasting.recomputed, region);
 }

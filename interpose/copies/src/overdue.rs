@@ -61,7 +61,8 @@ fn phase() -> MutexGuard<'static, Option<Phase>> {
     PHASE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// This process goes on from a cut as this worker. Where the last cut was no candidate, none is waited for.
+/// This process goes on from a cut as this worker. Where the last cut was no candidate, none is
+/// waited for.
 pub fn begin(rt: &Runtime, epoch: Epoch, worker: Worker, process: ProcessNumber) {
     static START: Once = Once::new();
     if !matches!(told::config().interval, Interval::Time(_) | Interval::Auto) {
@@ -94,7 +95,8 @@ pub fn begin(rt: &Runtime, epoch: Epoch, worker: Worker, process: ProcessNumber)
     });
 }
 
-/// A cut was agreed on and could not be taken; whether since this process is connected to spawned ones.
+/// A cut was agreed on and could not be taken; whether since this process is connected to spawned
+/// ones.
 pub fn put_off(is_connected: bool) {
     if let Some(phase) = &mut *phase() {
         phase.put_off += 1;
@@ -119,7 +121,8 @@ fn request_intervals(at_candidate: bool) -> u32 {
     if at_candidate { BEFORE_ASKING } else { 1 }
 }
 
-/// A cut at any call was not possible, as in [`put_off`]: another one is asked for later, not before so long a pause.
+/// A cut at any call was not possible, as in [`put_off`]: another one is asked for later, not
+/// before so long a pause.
 pub fn ask_again(is_connected: bool, pause: Duration) {
     if let Some(phase) = &mut *phase() {
         phase.is_connected |= is_connected;
@@ -205,7 +208,8 @@ impl Phase {
     }
 }
 
-/// The word of a phase: a name that only one process of the node can have (unix(7), abstract sockets).
+/// The word of a phase: a name that only one process of the node can have (unix(7), abstract
+/// sockets).
 fn take_word(epoch: Epoch) -> Option<UnixDatagram> {
     let name = format!("understudy-overdue-{}-{epoch}", told::job());
     let address = SocketAddr::from_abstract_name(name).ok()?;
@@ -222,7 +226,8 @@ fn say(phase: &Phase, place: Place, is_away: bool) {
         }
         0 if is_away => {
             format!(
-                "one needs a call about messages by every worker, and {who} has made none for long; {place}"
+                "one needs a call about messages by every worker, and {who} has made none for \
+                 long; {place}"
             )
         }
         0 if is_anywhere => {
@@ -232,8 +237,9 @@ fn say(phase: &Phase, place: Place, is_away: bool) {
             format!("one needs a collective over all workers, and {who} has come to none; {place}")
         }
         times => format!(
-            "it was put off {times} times because of a non-blocking collective that was under way, of a library that was being opened, or of \
-             spawned processes that were connected; {who}: {place}"
+            "it was put off {times} times because of a non-blocking collective that was under \
+             way, of a library that was being opened, or of spawned processes that were \
+             connected; {who}: {place}"
         ),
     };
     let remedy = if phase.is_connected {
@@ -292,7 +298,8 @@ impl std::fmt::Display for Place {
         };
         write!(out, "its last MPI call is {}", procedure.name())?;
         match address_names::names(&[self.address]).first() {
-            // An address outside of all files has no name; on the stack (`[stack]`) is none that a call returns to, where it has returned.
+            // An address outside of all files has no name; on the stack (`[stack]`) is none that a
+            // call returns to, where it has returned.
             Some(name) if name.ends_with(')') && !name.ends_with("])") => write!(out, " at {name}"),
             _ => Ok(()),
         }

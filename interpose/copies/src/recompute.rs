@@ -29,7 +29,8 @@ enum RecomputeError {
     Call(&'static str),
 }
 
-/// Makes the memory of the program again, where the frame says: its pages are those of an epoch, but for what is to be made.
+/// Makes the memory of the program again, where the frame says: its pages are those of an epoch,
+/// but for what is to be made.
 pub fn make(rt: &Runtime, frame: &Frame, layout: &Layout) {
     let regions = marks::recomputed(rt);
     if regions.is_empty() {
@@ -46,7 +47,8 @@ pub fn make(rt: &Runtime, frame: &Frame, layout: &Layout) {
     });
 }
 
-/// Before a capture: forgets regions that are not the program's memory any more and, with poison, those whose functions make other bytes.
+/// Before a capture: forgets regions that are not the program's memory any more and, with poison,
+/// those whose functions make other bytes.
 pub fn check(rt: &Runtime, layout: &Layout) {
     let regions = marks::recomputed(rt);
     for region in &regions {
@@ -135,7 +137,8 @@ extern "C" fn refuse() -> ! {
 /// The first byte that the function makes another one, if any. The memory stays as it is.
 fn compare(region: &Region) -> Option<usize> {
     let (start, length) = (region.memory.start as *mut u8, region.memory.len() as usize);
-    // SAFETY: memory of the program, which stands still; no reference is left when its function runs.
+    // SAFETY: memory of the program, which stands still; no reference is left when its function
+    // runs.
     let before = unsafe { std::slice::from_raw_parts(start, length) }.to_vec();
     // SAFETY: as above.
     unsafe { start.write_bytes(POISON, length) };

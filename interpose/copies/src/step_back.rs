@@ -1,7 +1,9 @@
-//! Memory that a survivor gets back by undoing the program's steps (`understudy_reversible`), not from a copy of its own.
+//! Memory that a survivor gets back by undoing the program's steps (`understudy_reversible`), not
+//! from a copy of its own.
 //!
-//! Reverse computation as the rollback of those who live on, after Perumalla and Park: "Reverse computation for rollback-based fault
-//! tolerance in large parallel systems" (2014). Who takes the part of a dead worker starts from the holder's copy, which has these pages.
+//! Reverse computation as the rollback of those who live on, after Perumalla and Park: "Reverse
+//! computation for rollback-based fault tolerance in large parallel systems" (2014). Who takes the
+//! part of a dead worker starts from the holder's copy, which has these pages.
 //!
 //! ```text
 //!   undo      functions of the program, on its stack: all other memory is still that of now, and knows how far the program is
@@ -9,7 +11,8 @@
 //!   compare   with the checksums of the epoch. All are equal: these pages stay. Else this copy counts as damaged, and the holder's is loaded
 //! ```
 //!
-//! So a wrong function costs time, and no byte. One that faults, calls MPI or does not return is stopped.
+//! So a wrong function costs time, and no byte. One that faults, calls MPI or does not return is
+//! stopped.
 #![allow(unsafe_code)]
 
 use crate::Runtime;
@@ -62,8 +65,9 @@ pub struct Undone {
     outcome: Result<(), StepBackError>,
 }
 
-/// Pages that this process need not keep of the checkpoint that is being taken (sorted). Its holder keeps them; an epoch on disk,
-/// and parity, need them. One that is taken anywhere (not `at_point`) is inside of a step, to which nothing leads back.
+/// Pages that this process need not keep of the checkpoint that is being taken (sorted). Its holder
+/// keeps them; an epoch on disk, and parity, need them. One that is taken anywhere (not `at_point`)
+/// is inside of a step, to which nothing leads back.
 pub fn spared(rt: &Runtime, at_point: bool) -> Vec<PageRun> {
     let redundancy = &world::get(rt).redundancy;
     let is_held =
@@ -75,7 +79,8 @@ pub fn spared(rt: &Runtime, at_point: bool) -> Vec<PageRun> {
     }
 }
 
-/// Undoes the program's steps since the epoch with which `then` was saved, if its own copy is without what they have changed.
+/// Undoes the program's steps since the epoch with which `then` was saved, if its own copy is
+/// without what they have changed.
 pub fn undo(rt: &Runtime, then: &Lasting) -> Option<Undone> {
     (!lacked(rt, then).is_empty()).then(|| undo_steps(rt, then))
 }
@@ -100,7 +105,8 @@ fn undo_steps(rt: &Runtime, then: &Lasting) -> Undone {
     };
     let outcome = prepare(rt, then, &mut run).and_then(|opened| {
         let limit = LEAST_LIMIT + copies::age(rt) * LIMIT_FACTOR;
-        // SAFETY: `run_all` leaves nothing to drop; what the program has half done is put back as a whole.
+        // SAFETY: `run_all` leaves nothing to drop; what the program has half done is put back as a
+        // whole.
         let stopped = arch::without_mpi(arch::refuse, || unsafe {
             arch::at_risk(limit, &mut run, run_all)
         });
@@ -126,8 +132,8 @@ fn touched(marks: &Lasting) -> impl Iterator<Item = PageIndex> + use<> {
     pages.flat_map(|run| (run.start.0..run.end()).map(PageIndex))
 }
 
-/// Before a capture, with poison: undoes the steps since the last epoch, and does them again by putting the bytes back. Functions that make
-/// others than there were then are not trusted.
+/// Before a capture, with poison: undoes the steps since the last epoch, and does them again by
+/// putting the bytes back. Functions that make others than there were then are not trusted.
 pub fn check(rt: &Runtime) {
     if !told::config().poison || !marks::trusts(rt) {
         return;
@@ -270,8 +276,8 @@ unsafe extern "C" fn run_all(run: *mut c_void) {
     }
 }
 
-/// Those of the `missing` pages that are in memory as they were, if that is all of those whose changes were to be undone. Mappings are
-/// those of the epoch again.
+/// Those of the `missing` pages that are in memory as they were, if that is all of those whose
+/// changes were to be undone. Mappings are those of the epoch again.
 ///
 /// # Errors
 /// Why the holder's copy is needed.

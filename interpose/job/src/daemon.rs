@@ -1,8 +1,10 @@
-//! This process as a client of the node's daemon (UNDERSTUDY_CKPTD), which may say which spare takes which part.
+//! This process as a client of the node's daemon (UNDERSTUDY_CKPTD), which may say which spare
+//! takes which part.
 //!
-//! Nothing depends on it: what it answers is only a wish, which the plan checks (`recovery::plan`), and without an answer
-//! the built-in rule chooses. In a recovery its answer is waited for no longer than [`LIMIT`]. Idle spares keep a connection, over which
-//! they say now and then that they live. No thread, and no descriptor that the user side could meet.
+//! Nothing depends on it: what it answers is only a wish, which the plan checks (`recovery::plan`),
+//! and without an answer the built-in rule chooses. In a recovery its answer is waited for no
+//! longer than [`LIMIT`]. Idle spares keep a connection, over which they say now and then that they
+//! live. No thread, and no descriptor that the user side could meet.
 
 mod daemon_link;
 
@@ -155,7 +157,8 @@ fn ask(question: &Ask, limit: Duration) -> Result<Answer, String> {
     }
 }
 
-/// How many new spares the daemon lets this job have, which has so many idle ones, and had `aim` at first.
+/// How many new spares the daemon lets this job have, which has so many idle ones, and had `aim` at
+/// first.
 pub fn may_start(spares: u32, aim: u32) -> Result<u32, String> {
     let job = told::job();
     match ask(&Ask::Replenish { job, spares, aim }, GRANT_LIMIT)? {

@@ -1,4 +1,5 @@
-//! The disk level: epochs in files, from which a whole job can be started again (`UNDERSTUDY_DISK`).
+//! The disk level: epochs in files, from which a whole job can be started again
+//! (`UNDERSTUDY_DISK`).
 //!
 //! ```text
 //!   cut       all workers tell whether they can write, and what they have written last   → report, agreed
@@ -9,11 +10,13 @@
 //!
 //! - `understudy_formats::epochs` has the names of the files and their content;
 //! - `identity`: what a file must have in common with the process that loads it;
-//! - `writer`: the thread that writes; `load`: from a file to an image; `choose`: the epoch that everybody has;
+//! - `writer`: the thread that writes; `load`: from a file to an image; `choose`: the epoch that
+//!   everybody has;
 //! - `places`: the directory, and this job's files there.
 //!
-//! Each worker writes, finds and removes its own files only, and what all have is found out by communication. So the
-//! directory may also lie on a local disk of each node, as long as ranks come back to their nodes.
+//! Each worker writes, finds and removes its own files only, and what all have is found out by
+//! communication. So the directory may also lie on a local disk of each node, as long as ranks come
+//! back to their nodes.
 #![allow(unsafe_code)]
 
 mod choose;
@@ -66,8 +69,8 @@ fn identity(rt: &Runtime, workers: u32) -> Identity {
     identity::own(user::layout(rt), workers)
 }
 
-/// Opens the directory, if there is to be one: a collective over all processes. Whether the job goes on from an epoch
-/// there, which is loaded; or why it must not start.
+/// Opens the directory, if there is to be one: a collective over all processes. Whether the job
+/// goes on from an epoch there, which is loaded; or why it must not start.
 pub fn open(
     rt: &Runtime,
     comm: RealComm,
@@ -149,8 +152,8 @@ pub fn join(rt: &Runtime, told: Told, workers: u32) {
     user::keep_files_on_disk(rt, &disk.places.directory, told.lineage, told.start);
 }
 
-/// Finds the newest epoch of which all workers have whole files, and loads that of the worker that this process plays or will play:
-/// a collective over all.
+/// Finds the newest epoch of which all workers have whole files, and loads that of the worker that
+/// this process plays or will play: a collective over all.
 pub fn choose(
     rt: &Runtime,
     comm: RealComm,
@@ -193,7 +196,8 @@ pub fn take_chosen(rt: &Runtime) -> Option<Loaded> {
     loaded
 }
 
-/// All have gone back to this epoch. If it is the chosen one, by this attempt or one before, there is nothing newer any more.
+/// All have gone back to this epoch. If it is the chosen one, by this attempt or one before, there
+/// is nothing newer any more.
 pub fn go_on_from(rt: &Runtime, worker: Worker, epoch: Epoch) {
     let Some(disk) = &mut *rt.disk.level.borrow_mut() else {
         return;
@@ -220,8 +224,9 @@ pub fn due(rt: &Runtime) -> Option<Key> {
     rt.disk.level.borrow().as_ref()?.due
 }
 
-/// This process has taken a part at an epoch that was to be written with this key, if it was. If its predecessor has died before that, it
-/// is written now: else nobody could go on from this epoch, which may be the first.
+/// This process has taken a part at an epoch that was to be written with this key, if it was. If
+/// its predecessor has died before that, it is written now: else nobody could go on from this
+/// epoch, which may be the first.
 pub fn take_over(
     rt: &Runtime,
     worker: Worker,
@@ -240,7 +245,8 @@ pub fn take_over(
     committed(rt, store, image, state, worker);
 }
 
-/// This worker is at its end: it writes nothing any more, so that after the workers' last agreement no file appears.
+/// This worker is at its end: it writes nothing any more, so that after the workers' last agreement
+/// no file appears.
 pub fn stop_writing(rt: &Runtime, store: &mut PageStore) {
     let Some(disk) = &mut *rt.disk.level.borrow_mut() else {
         return;
@@ -250,9 +256,10 @@ pub fn stop_writing(rt: &Runtime, store: &mut PageStore) {
     }
 }
 
-/// The job has come to its end: there is nothing to go back for. All others are at the end, too; this worker removes the files of all of
-/// them, since some may be killed before they do. Epochs go first: a job that went on from one without the undo log would leave files
-/// with what the program has written since.
+/// The job has come to its end: there is nothing to go back for. All others are at the end, too;
+/// this worker removes the files of all of them, since some may be killed before they do. Epochs go
+/// first: a job that went on from one without the undo log would leave files with what the program
+/// has written since.
 pub fn end(rt: &Runtime) {
     let Some(mut disk) = rt.disk.level.take() else {
         return;
@@ -366,7 +373,8 @@ pub fn committed(rt: &Runtime, store: &mut PageStore, image: &Image, state: &[u8
         name: name.to_string(),
         head,
         state: state.to_vec(),
-        // SAFETY: committed pages never change; they are pinned until `settle` or `finish` has the outcome.
+        // SAFETY: committed pages never change; they are pinned until `settle` or `finish` has the
+        // outcome.
         pages: unsafe { Pages::new(pieces, Some(disk.static_path(worker))) },
         files: files.iter().map(AsRawFd::as_raw_fd).collect(),
     };

@@ -102,7 +102,8 @@ pub fn meet(world: RealComm) -> mpi::Result<Places> {
 pub fn own_place() -> Place {
     let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let host = user::host_name();
-    // Host names may be equal on different nodes, and containers of one node do not see each other's processes.
+    // Host names may be equal on different nodes, and containers of one node do not see each
+    // other's processes.
     let space = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
     let machine = format!("{host} {}", text("/proc/sys/kernel/random/boot_id"));
     let node = format!("{machine} {}", space.display());

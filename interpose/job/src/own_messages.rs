@@ -1,6 +1,7 @@
 //! Messages of the runtime's own: started in memory of the runtime, and tested.
 //!
-//! After a failure they are forgotten. Their memory is kept until nobody can write there any more ([`keep`]).
+//! After a failure they are forgotten. Their memory is kept until nobody can write there any more
+//! ([`keep`]).
 
 mod heard;
 mod lent;

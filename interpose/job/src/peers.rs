@@ -1,4 +1,5 @@
-//! The other processes of the job: their hosts and domains, and when and how those of this node end (pidfd_open(2)).
+//! The other processes of the job: their hosts and domains, and when and how those of this node end
+//! (pidfd_open(2)).
 #![allow(unsafe_code)]
 
 use crate::domains::Place;
@@ -65,8 +66,9 @@ pub fn domain(process: ProcessNumber) -> u64 {
     peers().domains.get(process.index()).copied().unwrap_or(0)
 }
 
-/// How a process of this node has ended, as wait(2) would tell its parent. Only known once that has waited for it, which the
-/// guardian does before it tells of a death, and from Linux 6.15 on (`PIDFD_GET_INFO` of pidfd(7)).
+/// How a process of this node has ended, as wait(2) would tell its parent. Only known once that has
+/// waited for it, which the guardian does before it tells of a death, and from Linux 6.15 on
+/// (`PIDFD_GET_INFO` of pidfd(7)).
 pub fn wait_status(process: ProcessNumber) -> Option<c_int> {
     /// `struct pidfd_info` in its first version.
     #[repr(C)]

@@ -1,10 +1,11 @@
-//! Generations: the MPI library is thrown away after a failure, and initialised again in a new world.
+//! Generations: the MPI library is thrown away after a failure, and initialised again in a new
+//! world.
 //!
-//! A process that has a process manager (`understudy_wire::line`) gets its identity in MPI
-//! from there, once for each generation of the
-//! job. Between two generations the library's side of this process is put back to where it was before `MPI_Init`
-//! ([`understudy_mpi::side`]), so nothing of a failed world is left: no late message, no lock, no thread. All processes
-//! of the job have done so before any of them begins the next generation.
+//! A process that has a process manager (`understudy_wire::line`) gets its identity in MPI from
+//! there, once for each generation of the job. Between two generations the library's side of this
+//! process is put back to where it was before `MPI_Init` ([`understudy_mpi::side`]), so nothing of
+//! a failed world is left: no late message, no lock, no thread. All processes of the job have done
+//! so before any of them begins the next generation.
 #![allow(unsafe_code)]
 
 mod ahead;
@@ -70,8 +71,9 @@ pub fn learn() -> Result<(), String> {
     Ok(())
 }
 
-/// Initialises the library for the first time, in whatever generation this process is needed in: until then it is a spare. What has
-/// been asked of the library before was for no other process to answer, and in no generation.
+/// Initialises the library for the first time, in whatever generation this process is needed in:
+/// until then it is a spare. What has been asked of the library before was for no other process to
+/// answer, and in no generation.
 pub fn initialise(rt: &Runtime, level: c_int, provided: &mut c_int, spare: &Spare) -> c_int {
     talk::call_guardian();
     if understudy_mpi::abi::current().is_some() || components::are_opened() {
@@ -131,15 +133,15 @@ fn put_back(rt: &Runtime) -> Result<(), side::Error> {
     let Some(snapshot) = &state.before_init else {
         return Ok(());
     };
-    // SAFETY: this is the main thread, and the call that it was in has been abandoned or has returned; handles and
-    // requests of the generation are not used again.
+    // SAFETY: this is the main thread, and the call that it was in has been abandoned or has
+    // returned; handles and requests of the generation are not used again.
     let times = unsafe { snapshot.put_back() }?;
     log::debug!("the MPI library is put back: {times:?}");
     Ok(())
 }
 
-/// The library's side is put back, and all other processes have done so too, when this returns. If nobody has died, this
-/// generation has failed.
+/// The library's side is put back, and all other processes have done so too, when this returns. If
+/// nobody has died, this generation has failed.
 pub fn leave_generation(rt: &Runtime) -> Begin {
     give_up(rt);
     reset(rt);
@@ -261,7 +263,8 @@ fn lend(descriptor: &OwnedFd) -> c_int {
     copy as c_int
 }
 
-/// Initialises the library in a generation; the thread level, or nothing if another failure has come before the end.
+/// Initialises the library in a generation; the thread level, or nothing if another failure has
+/// come before the end.
 fn enter(rt: &Runtime, begin: Begin) -> Option<c_int> {
     let lent = begin
         .descriptor
@@ -306,7 +309,8 @@ fn enter(rt: &Runtime, begin: Begin) -> Option<c_int> {
     None
 }
 
-/// Initialises the library in the next generation; an error if another failure has come before the end.
+/// Initialises the library in the next generation; an error if another failure has come before the
+/// end.
 pub fn begin(rt: &Runtime, begin: Begin) -> mpi::Result<()> {
     enter(rt, begin).map(|_| ()).ok_or(mpi::Error::ABANDONED)
 }
@@ -326,7 +330,8 @@ pub fn give_up(rt: &Runtime) {
     }
 }
 
-/// Before that, the manager starts the whole job again, and ends this process; where others have gone on, this process alone.
+/// Before that, the manager starts the whole job again, and ends this process; where others have
+/// gone on, this process alone.
 pub fn await_restart(rt: &Runtime) -> ! {
     let mut told = None;
     loop {
@@ -357,8 +362,8 @@ pub fn meet_at_the_end(rt: &Runtime) -> c_int {
 
 /// Ends the use of the library: state that cannot be reset ends with the process.
 ///
-/// Destructors of its libraries do not run at exit(3): they would join threads that have been ended,
-/// on the program's stack.
+/// Destructors of its libraries do not run at exit(3): they would join threads that have been
+/// ended, on the program's stack.
 pub fn finalise(rt: &Runtime) {
     call::enter(call::wanted());
     if let Err(error) = put_back(rt) {

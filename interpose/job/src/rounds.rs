@@ -1,8 +1,9 @@
 //! A maximum over all workers that nobody waits for, by messages of our own.
 //!
-//! In each round a worker tells what it knows to the workers at 1, 2 and 3 times a power of four above it, and hears from
-//! those as far below; after the last round everybody has heard, at second hand or better, from everybody (dissemination,
-//! Hensgen, Finkel, Manber 1988). A value that comes twice does no harm to a maximum.
+//! In each round a worker tells what it knows to the workers at 1, 2 and 3 times a power of four
+//! above it, and hears from those as far below; after the last round everybody has heard, at second
+//! hand or better, from everybody (dissemination, Hensgen, Finkel, Manber 1988). A value that comes
+//! twice does no harm to a maximum.
 #![allow(unsafe_code)]
 
 use crate::own_messages::{self, Lent, Peer};
@@ -52,7 +53,8 @@ fn distances(round: u32, workers: u32) -> impl Iterator<Item = u32> {
         .map(|distance| distance as u32)
 }
 
-/// Whom a worker tells in all rounds together: what each of these tells on in the same way gets to everybody.
+/// Whom a worker tells in all rounds together: what each of these tells on in the same way gets to
+/// everybody.
 pub fn peers_of(me: Worker, workers: u32) -> impl Iterator<Item = Worker> {
     let rounds = (0..).take_while(move |&round| distances(round, workers).next().is_some());
     let all = rounds.flat_map(move |round| distances(round, workers));
@@ -114,7 +116,8 @@ impl Rounds {
         for distance in rounds.flat_map(|round| distances(round, self.workers)) {
             let from = self.peer(self.workers - distance);
             let into = (&raw mut self.memory.heard[self.receives.len()]).cast();
-            // SAFETY: the memory stays in place until the request has ended, and is looked at when it has.
+            // SAFETY: the memory stays in place until the request has ended, and is looked at when
+            // it has.
             unsafe { own_messages::receive(into, size_of::<Numbers>(), from, &mut self.receives) }?;
         }
         Ok(())
@@ -143,8 +146,8 @@ impl Rounds {
         distances(self.round + 1, self.workers).next().is_some()
     }
 
-    /// Goes as far as it can. The numbers of all workers' maximum when every message has ended; an error if
-    /// something failed.
+    /// Goes as far as it can. The numbers of all workers' maximum when every message has ended; an
+    /// error if something failed.
     pub fn poll(&mut self) -> mpi::Result<Option<Numbers>> {
         loop {
             let first = (self.round * PEERS) as usize;

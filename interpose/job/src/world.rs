@@ -69,7 +69,8 @@ pub fn is_first_worker(rt: &Runtime) -> bool {
     with(rt, |world| world.part == Part::Worker(Worker(0)))
 }
 
-/// The communicators of the workers: the program's, and the runtime's own. A collective over all processes of a generation.
+/// The communicators of the workers: the program's, and the runtime's own. A collective over all
+/// processes of a generation.
 pub fn workers_of(all: RealComm, worker: Worker) -> mpi::Result<[RealComm; 2]> {
     let workers = all.ordered(worker.0)?;
     Ok([workers, workers.duplicate()?])

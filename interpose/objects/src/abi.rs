@@ -1,7 +1,8 @@
 //! The handles of a program of another ABI than Open MPI's, and what its callbacks get.
 //!
-//! A predefined handle is a number of the ABI; that of a created object is made of the index of the virtual handle:
-//! where handles are pointers it is the virtual handle itself, and where they are integers
+//! A predefined handle is a number of the ABI; that of a created object is made of the index of the
+//! virtual handle: where handles are pointers it is the virtual handle itself, and where they are
+//! integers
 //!
 //! ```text
 //!   0xc000_0000 + the null handle of the kind + index

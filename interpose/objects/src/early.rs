@@ -1,6 +1,6 @@
-//! Early messages: received at a cut (`drain` of the runtime) before the program asked for them, kept
-//! with the image, and delivered to later receives. And messages that the program has matched but
-//! not yet received ([`matched`]).
+//! Early messages: received at a cut (`drain` of the runtime) before the program asked for them,
+//! kept with the image, and delivered to later receives. And messages that the program has matched
+//! but not yet received ([`matched`]).
 
 mod delivery;
 mod drained_message;

@@ -1,4 +1,5 @@
-//! General active target epochs of windows (MPI 4.1, 12.5.2) on locks, and on messages of the layer's.
+//! General active target epochs of windows (MPI 4.1, 12.5.2) on locks, and on messages of the
+//! layer's.
 //!
 //! ```text
 //!   origin                                                            target
@@ -8,9 +9,10 @@
 //!     complete: unlocks them ───────────────────────────── Done ──────►  wait: for the word of all origins
 //! ```
 //!
-//! The library's own could neither be left half-way nor be flushed, so no cut could be taken as long as one is open. Locks can be flushed, and
-//! words go over the window's communicator and count as messages of the program, so at a cut they have come. Those that nobody has
-//! asked for are part of [`Epochs`].
+//! The library's own could neither be left half-way nor be flushed, so no cut could be taken as
+//! long as one is open. Locks can be flushed, and words go over the window's communicator and count
+//! as messages of the program, so at a cut they have come. Those that nobody has asked for are part
+//! of [`Epochs`].
 #![allow(unsafe_code)]
 
 use crate::Runtime;

@@ -1,7 +1,8 @@
 //! MPI as the program sees it.
 //!
 //! - [`handles`], [`abi`]: virtual handles, and those of programs of another ABI than Open MPI's;
-//! - [`objects`]: communicators, groups, datatypes, operators, windows, files and how to rebuild them;
+//! - [`objects`]: communicators, groups, datatypes, operators, windows, files and how to rebuild
+//!   them;
 //! - [`requests`], [`posting`]: requests that are not complete, and how they begin;
 //! - [`early`]: messages that were received at a cut before the program asked for them;
 //! - [`exposure`]: general epochs of windows;

@@ -1,5 +1,6 @@
-//! Receives and persistent requests begin: by a call of the program, and once more after a rollback. Return codes are the real
-//! library's; nobody has looked yet whether they mean that a process has failed.
+//! Receives and persistent requests begin: by a call of the program, and once more after a
+//! rollback. Return codes are the real library's; nobody has looked yet whether they mean that a
+//! process has failed.
 #![allow(unsafe_code)]
 
 mod recorded;
@@ -18,7 +19,8 @@ pub use recorded::make;
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::RealRequest;
 
-/// Posts a receive, from the messages that the last drain took if one matches. With the return code.
+/// Posts a receive, from the messages that the last drain took if one matches. With the return
+/// code.
 pub fn receive(rt: &Runtime, envelope: Envelope) -> (State, RealRequest, c_int) {
     let mut request = RealRequest(std::ptr::null_mut());
     if let Some(outcome) = early::take(rt, &envelope) {
@@ -39,8 +41,8 @@ pub fn receive(rt: &Runtime, envelope: Envelope) -> (State, RealRequest, c_int) 
     (State::Active, request, rc)
 }
 
-/// Makes the real persistent request. That of a buffered send is never started: it only checks the arguments. With
-/// the return code.
+/// Makes the real persistent request. That of a buffered send is never started: it only checks the
+/// arguments. With the return code.
 pub fn persistent(rt: &Runtime, kind: &Kind) -> (RealRequest, c_int) {
     let mut request = RealRequest(std::ptr::null_mut());
     let (Kind::PersistentSend(_, envelope) | Kind::PersistentReceive(envelope)) = kind else {
@@ -73,7 +75,8 @@ pub fn persistent(rt: &Runtime, kind: &Kind) -> (RealRequest, c_int) {
     (request, rc)
 }
 
-/// Starts a persistent request (MPI_Start), but for that of a buffered send. It stands behind all that is posted already.
+/// Starts a persistent request (MPI_Start), but for that of a buffered send. It stands behind all
+/// that is posted already.
 pub fn start(rt: &Runtime, index: u32) -> c_int {
     requests::table_mut(rt).renew(index);
     start_again(rt, index)

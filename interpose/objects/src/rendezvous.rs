@@ -9,9 +9,11 @@
 //!     Go ──► the other members of the communicator                      Go ──► those of the other one
 //! ```
 //!
-//! Words go over a communicator of all workers that the program does not know, and count as messages of the program: at a cut they
-//! have come. A *board* is a file in the memory of the node, which tells others of a worker while it is busy: it is replaced as a whole,
-//! and after a rollback made again from what came back, before anybody goes on. Those on other nodes have it read by the process manager there.
+//! Words go over a communicator of all workers that the program does not know, and count as
+//! messages of the program: at a cut they have come. A *board* is a file in the memory of the node,
+//! which tells others of a worker while it is busy: it is replaced as a whole, and after a rollback
+//! made again from what came back, before anybody goes on. Those on other nodes have it read by the
+//! process manager there.
 #![allow(unsafe_code)]
 
 use crate::Runtime;
@@ -146,7 +148,8 @@ pub fn show(rt: &Runtime, me: Worker) -> io::Result<()> {
     std::fs::rename(&new, &place)
 }
 
-/// The same after a rollback, or at the start: a board that is empty may be one that was never made.
+/// The same after a rollback, or at the start: a board that is empty may be one that was never
+/// made.
 ///
 /// # Errors
 /// An internal one, which is explained.

@@ -1,8 +1,10 @@
-//! A fatal signal of this process: what it was, and where the program was, noted in the ledger for those who live on.
+//! A fatal signal of this process: what it was, and where the program was, noted in the ledger for
+//! those who live on.
 //!
-//! Everything here runs in a signal handler, on whatever stack the program was on, in the middle of anything: no
-//! allocation, no lock. First the signal is noted, then the place, then the backtrace, in the order in which they might fail:
-//! the stack may be damaged, so walking it may fault, which only ends the walk.
+//! Everything here runs in a signal handler, on whatever stack the program was on, in the middle of
+//! anything: no allocation, no lock. First the signal is noted, then the place, then the backtrace,
+//! in the order in which they might fail: the stack may be damaged, so walking it may fault, which
+//! only ends the walk.
 #![allow(unsafe_code)]
 
 mod places;
@@ -57,7 +59,8 @@ pub unsafe extern "C" fn on_signal(
         return !arch::escape_from(context);
     }
     if let Some(note) = user::note_cell() {
-        // SAFETY: the kernel has set the address for faults; otherwise it is a process id and means nothing.
+        // SAFETY: the kernel has set the address for faults; otherwise it is a process id and means
+        // nothing.
         note.begin(signal, info.si_code, unsafe { info.si_addr() } as u64);
         if is_of_the_program(info) {
             note_places(note, arch::interrupted_at(context));
@@ -67,8 +70,8 @@ pub unsafe extern "C" fn on_signal(
     true
 }
 
-/// Whether this process itself is the cause: neither another process nor the hardware (a page with an error, sigaction(2)).
-/// Otherwise no place is noted.
+/// Whether this process itself is the cause: neither another process nor the hardware (a page with
+/// an error, sigaction(2)). Otherwise no place is noted.
 fn is_of_the_program(info: &libc::siginfo_t) -> bool {
     const BUS_MCEERR_AR: c_int = 4;
     const BUS_MCEERR_AO: c_int = 5;
@@ -97,7 +100,8 @@ fn note_places(note: &NoteCell, from: u64) {
     places::find(&walk.frames[..1], &mut places);
     note.add_frame(from, places[0].offset, places[0].module());
     with_faults_allowed(|| {
-        // SAFETY: `add_caller` only writes to `walk`; a walk that is ended has nothing under way that matters.
+        // SAFETY: `add_caller` only writes to `walk`; a walk that is ended has nothing under way
+        // that matters.
         unsafe { arch::guarded((&raw mut walk).cast(), walk_stack) };
     });
     let callers = &walk.frames[1..walk.count.min(FRAMES)];

@@ -1,4 +1,5 @@
-//! The user side's state besides its pages: thread-locals, signal handlers, files, the floating-point environment, output.
+//! The user side's state besides its pages: thread-locals, signal handlers, files, the
+//! floating-point environment, output.
 
 mod accelerator;
 mod advice;

@@ -22,7 +22,8 @@ const OLDEST_MPI: (u32, u32, u32) = (5, 0, 10);
 /// The oldest that is renewed.
 const OLDEST_RENEWED: (u32, u32, u32) = (4, 1, 0);
 
-/// Starts the runtime. Returns 0 and the entry points; 1 if the program is to run without us; else an exit status.
+/// Starts the runtime. Returns 0 and the entry points; 1 if the program is to run without us; else
+/// an exit status.
 ///
 /// # Safety
 /// `info` and `points` must be valid; what `info` points to must live as long as the process.
@@ -68,7 +69,8 @@ fn hand_down(rt: &'static Runtime) {
     crate::DOOR.open(rt);
 }
 
-/// Where the relay of the program's streams is to make its ledger: a string that lives as long as the process.
+/// Where the relay of the program's streams is to make its ledger: a string that lives as long as
+/// the process.
 #[unsafe(no_mangle)]
 pub extern "C" fn understudy_runtime_ledger() -> *const c_char {
     let path = crate::user::new_ledger(&told::job(), process());
@@ -87,7 +89,8 @@ pub unsafe extern "C" fn understudy_runtime_streams(ledger: *const c_char) {
     let path = unsafe { CStr::from_ptr(ledger) }
         .to_string_lossy()
         .into_owned();
-    // What is printed before a spare has a part, or before a job that is restarted is where it was, was printed before.
+    // What is printed before a spare has a part, or before a job that is restarted is where it was,
+    // was printed before.
     let is_silent = process().0 + config().spares >= launcher_size() || config().restart;
     crate::user::attach_output(rt, path.into(), is_silent);
 }
@@ -271,7 +274,8 @@ impl std::io::Write for Messages {
     }
 }
 
-/// Makes the user's directory in memory. Where the file system does not give it, the job goes on without ledgers and logs, and says so.
+/// Makes the user's directory in memory. Where the file system does not give it, the job goes on
+/// without ledgers and logs, and says so.
 fn check_memory() -> Result<(), Refusal> {
     match understudy_formats::private::make_in_memory() {
         Err(refused) if refused.is_planted() => Err(Refusal {
@@ -319,7 +323,8 @@ fn prefer_simple_mpi() {
     // SAFETY: the MPI library has no thread yet.
     unsafe { library::set_variable(c"OMPI_MCA_mpi_ft_enable", None) };
     parameters::set();
-    // They open drivers, with compilers below them, which cannot be closed again; Open MPI asks hwloc for processors only.
+    // They open drivers, with compilers below them, which cannot be closed again; Open MPI asks
+    // hwloc for processors only.
     parameters::add_to_list(
         "HWLOC_PLUGINS_BLACKLIST",
         "hwloc_opencl,hwloc_cuda,hwloc_nvml,hwloc_rsmi,hwloc_levelzero,hwloc_gl",
@@ -330,7 +335,8 @@ fn prefer_simple_mpi() {
     unsafe { library::set_variable(c"PMIX_GDS_MODULE", None) };
 }
 
-/// What tells the layer its rank is PMIx's, even if the library is to ask another process manager: MPICH takes it for a contradiction.
+/// What tells the layer its rank is PMIx's, even if the library is to ask another process manager:
+/// MPICH takes it for a contradiction.
 fn forget_launcher() {
     for name in [c"PMIX_NAMESPACE", c"PMIX_RANK"] {
         // SAFETY: the MPI library has no thread yet.

@@ -1,9 +1,10 @@
 //! Checkpoints: capture, ship, commit.
 //!
-//! *Capture* copies the pages that changed since the last epoch, and encodes the rest of the state. *Ship* sends both to
-//! the holders while the program goes on. *Commit* is a meeting ([`crate::rounds`]) that a rank comes to when its partners'
-//! copies are whole: once anyone has heard from all, every copy of the epoch is whole. Until then the previous epoch stays
-//! intact on both sides.
+//! *Capture* copies the pages that changed since the last epoch, and encodes the rest of the state.
+//! *Ship* sends both to the holders while the program goes on. *Commit* is a meeting
+//! ([`crate::rounds`]) that a rank comes to when its partners' copies are whole: once anyone has
+//! heard from all, every copy of the epoch is whole. Until then the previous epoch stays intact on
+//! both sides.
 #![allow(unsafe_code)]
 
 mod savings;
@@ -65,7 +66,8 @@ pub fn take(rt: &Runtime) -> Result<(), Rewound> {
     // A partner may be faster.
     let mut transfers = Vec::new();
     recovery::check_own(rt, copies::expect(rt, &mut transfers), LOST)?;
-    // Most of what a program allocates for a while, it does while it begins. Later less and less often is often enough.
+    // Most of what a program allocates for a while, it does while it begins. Later less and less
+    // often is often enough.
     if epoch > Epoch(1)
         && epoch.0.is_power_of_two()
         && !rehearsal::compares()

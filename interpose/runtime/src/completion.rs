@@ -1,5 +1,5 @@
-//! The end of requests: tests, waits, and what the program is told then. A failure that is met meanwhile leads to recovery, and every
-//! look helps a checkpoint along that is under way.
+//! The end of requests: tests, waits, and what the program is told then. A failure that is met
+//! meanwhile leads to recovery, and every look helps a checkpoint along that is under way.
 #![allow(unsafe_code)]
 
 mod general;
@@ -63,7 +63,8 @@ fn flush(rt: &Runtime, index: u32) -> Result<(), Rewound> {
     Ok(())
 }
 
-/// Hears which messages of synchronous sends the program has received, if a cut had taken them before.
+/// Hears which messages of synchronous sends the program has received, if a cut had taken them
+/// before.
 fn hear_of_receives(rt: &Runtime) -> mpi::Result<()> {
     while let Some((from, bytes)) = own_messages::next(world::private(rt), tag::TAKEN)? {
         let number = bytes.try_into().map_err(|_| mpi::Error::INTERN)?;
@@ -140,7 +141,8 @@ fn outcome(rt: &Runtime, index: u32) -> Outcome {
     }
 }
 
-/// Takes the outcome of a request that is `Done` (or inactive): a persistent one becomes inactive, another one is gone.
+/// Takes the outcome of a request that is `Done` (or inactive): a persistent one becomes inactive,
+/// another one is gone.
 fn take(rt: &Runtime, index: u32, handle: &mut VirtRequest) -> Outcome {
     let mut outcome = outcome(rt, index);
     if let Some(general) = requests::general(rt, index) {
@@ -171,7 +173,8 @@ pub fn wait_with(
     meanwhile: impl Fn() -> Result<(), Rewound>,
 ) -> Result<Outcome, Rewound> {
     loop {
-        // A checkpoint under way wants to be helped along meanwhile, and so does an agreement on one.
+        // A checkpoint under way wants to be helped along meanwhile, and so does an agreement on
+        // one.
         if !attention::is_on()
             && let Some((index, mut request)) = requests::alone(rt, *handle)
         {
@@ -279,7 +282,8 @@ pub enum Together {
     OneByOne,
 }
 
-/// Asks for at most [`TOGETHER`] requests in one call of the library, if there is a short way to the end of each.
+/// Asks for at most [`TOGETHER`] requests in one call of the library, if there is a short way to
+/// the end of each.
 ///
 /// # Safety
 /// `statuses` must be null or have room for as many.
@@ -391,8 +395,8 @@ pub fn peek(rt: &Runtime, handle: VirtRequest) -> Result<Option<Outcome>, Rewoun
     Ok(Some(outcome))
 }
 
-/// Cancels an active request (MPI_Cancel), with the return code. A receive that could be cancelled has ended then, which must be
-/// on record: it is not to be posted again after a rollback.
+/// Cancels an active request (MPI_Cancel), with the return code. A receive that could be cancelled
+/// has ended then, which must be on record: it is not to be posted again after a rollback.
 pub fn cancel(rt: &Runtime, index: u32) -> Result<c_int, Rewound> {
     if let Some(general) = requests::general(rt, index) {
         return Ok(general::cancel(general, !is_active(rt, index)));
@@ -400,7 +404,8 @@ pub fn cancel(rt: &Runtime, index: u32) -> Result<c_int, Rewound> {
     let goes_on = |kind: &Kind| kind.is_send() || matches!(kind, Kind::Flush(_));
     let goes_on = get(rt, index).is_some_and(|request| goes_on(&request.kind));
     let rc = match goes_on {
-        // It goes on, as MPI allows (4.1, 3.8.4) and Open MPI does: a message that has been counted as sent must arrive.
+        // It goes on, as MPI allows (4.1, 3.8.4) and Open MPI does: a message that has been counted
+        // as sent must arrive.
         true => SUCCESS,
         // SAFETY: an active real request.
         false => with_real(rt, index, |request| unsafe { real::PMPI_Cancel(request) }),
@@ -409,7 +414,8 @@ pub fn cancel(rt: &Runtime, index: u32) -> Result<c_int, Rewound> {
     Ok(rc)
 }
 
-/// Ends a receive that nobody will wait for, so that nothing is written late; its message, if it has one already, is lost.
+/// Ends a receive that nobody will wait for, so that nothing is written late; its message, if it
+/// has one already, is lost.
 pub fn abandon(rt: &Runtime, handle: &mut VirtRequest) -> Result<(), Rewound> {
     if let Some(index) = index(rt, *handle).filter(|&index| is_active(rt, index)) {
         cancel(rt, index)?;
@@ -440,8 +446,8 @@ fn tell_journal(rt: &Runtime, index: u32, status: &Status, stays: bool) {
     journal::ended(rt, index, || is_receive().then_some(status.bytes), stays);
 }
 
-/// Runs a blocking operation as its non-blocking twin: `start` makes the real request; it is tested until it ends, so that
-/// the checkpoint under way goes on meanwhile.
+/// Runs a blocking operation as its non-blocking twin: `start` makes the real request; it is tested
+/// until it ends, so that the checkpoint under way goes on meanwhile.
 pub fn run(
     rt: &Runtime,
     comm: VirtComm,
@@ -474,7 +480,8 @@ pub fn reap_orphans(rt: &Runtime) -> Result<(), Rewound> {
 /// Orphans that are not looked for.
 const FEW: u32 = 16;
 
-/// The same of one that may be an orphan now, and of all when there are twice as many as the last time.
+/// The same of one that may be an orphan now, and of all when there are twice as many as the last
+/// time.
 pub fn reap_orphan(rt: &Runtime, index: u32) -> Result<(), Rewound> {
     if reap(rt, index)? {
         return Ok(());

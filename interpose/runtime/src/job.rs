@@ -23,8 +23,8 @@ use understudy_numbers::{ProcessNumber, Rank, Worker};
 use understudy_policy::redundancy::Redundancy;
 use understudy_settings::{Config, Scheme};
 
-/// Sets the world up after the real MPI_Init. Where the job has begun before, this process takes the part of a dead one, and the
-/// program's frame has been replaced.
+/// Sets the world up after the real MPI_Init. Where the job has begun before, this process takes
+/// the part of a dead one, and the program's frame has been replaced.
 pub fn init(rt: &Runtime) -> Result<(), Rewound> {
     user::begin(rt);
     if !renewal::is_first(rt) {
@@ -175,7 +175,8 @@ fn emit_config(copies_at_home: &str) {
     events::emit(Kind::Config { settings });
 }
 
-/// Whether this process or, in a job that begins, any other one wants several threads to call at the same time.
+/// Whether this process or, in a job that begins, any other one wants several threads to call at
+/// the same time.
 pub fn is_any_multiple(rt: &Runtime, wanted: bool) -> bool {
     if !renewal::is_first(rt) {
         return wanted;
@@ -187,7 +188,8 @@ pub fn is_any_multiple(rt: &Runtime, wanted: bool) -> bool {
 /// The first checkpoint, at the end of MPI_Init: from here on any failure is recovered from.
 pub fn first_checkpoint(rt: &Runtime) -> Result<(), Rewound> {
     if !is_protected() {
-        // A death from here on is the end of the job: what has been done so far cannot be done twice.
+        // A death from here on is the end of the job: what has been done so far cannot be done
+        // twice.
         renewal::is_running();
         return Ok(());
     }
@@ -244,7 +246,8 @@ fn listen_for_exit() {
     };
 }
 
-/// Whether the end of the program is that of MPI, which sessions have kept open. Safe in any thread.
+/// Whether the end of the program is that of MPI, which sessions have kept open. Safe in any
+/// thread.
 unsafe extern "C" fn ends_with_the_program() -> bool {
     let is_over = match session::world_model() {
         WorldModel::NotYet => !session::are_any(),
@@ -263,11 +266,13 @@ pub fn end_of_sessions(rt: &Runtime) -> Result<(), Rewound> {
     Ok(())
 }
 
-/// The end (MPI_Finalize): all workers meet, after the delete functions of MPI_COMM_SELF's attributes, which may still use MPI (MPI 4.1, 11.2.4).
+/// The end (MPI_Finalize): all workers meet, after the delete functions of MPI_COMM_SELF's
+/// attributes, which may still use MPI (MPI 4.1, 11.2.4).
 pub fn finalize(rt: &Runtime) -> Result<c_int, Rewound> {
     fault::point("finalize.begin", copies::epoch(rt));
     objects::attribute::delete_comm(rt, objects::comm::self_handle(rt));
-    // Others may wait for what this process has sent and the library has not passed on, which it does in calls only: so until all have come.
+    // Others may wait for what this process has sent and the library has not passed on, which it
+    // does in calls only: so until all have come.
     let gather = || world::private(rt).sleeping_barrier();
     if is_protected() {
         checkpoint::finish(rt)?;
@@ -290,7 +295,8 @@ pub fn finalize(rt: &Runtime) -> Result<c_int, Rewound> {
     user::release_output(rt);
     user::remove_closed_ledgers(rt, 0..told::process_count());
     renewal::finalise(rt);
-    // They may be used before MPI_Init, and after (MPI 4.1, 11.4.1): the library knows those from before, as they were.
+    // They may be used before MPI_Init, and after (MPI 4.1, 11.4.1): the library knows those from
+    // before, as they were.
     objects::info::rebuild(rt);
     Ok(SUCCESS)
 }

@@ -1,18 +1,23 @@
-//! The *runtime*: everything that must not roll back with the program, in a namespace and a zone of its own.
+//! The *runtime*: everything that must not roll back with the program, in a namespace and a zone of
+//! its own.
 //!
 //! ```text
 //!   thunk → entry::ENTRIES → calls::* → { handles, objects, requests, cut, recovery } → real MPI
 //! ```
 //!
 //! - [`boot`], [`told`], [`events`], [`fault`], [`sys`]: start, settings, reports, tests;
-//! - [`entry`], [`arch`]: the way in and out; [`calls`]: one handler per MPI procedure, most are generated;
+//! - [`entry`], [`arch`]: the way in and out; [`calls`]: one handler per MPI procedure, most are
+//!   generated;
 //! - [`abi`]: handles of programs of another ABI than Open MPI's;
-//! - [`handles`], [`objects`], [`requests`], [`early`]: what the program holds, and how to make it again; [`posting`],
-//!   [`completion`]: its beginning and its end; [`exposure`]: general epochs of windows;
+//! - [`handles`], [`objects`], [`requests`], [`early`]: what the program holds, and how to make it
+//!   again; [`posting`], [`completion`]: its beginning and its end; [`exposure`]: general epochs of
+//!   windows;
 //! - [`user`]: state of the program side except its memory, which `understudy_image` handles;
-//! - [`job`], `spare`, [`world`], [`domains`], [`placement`]: workers and spares, where they are, who holds whose copy;
+//! - [`job`], `spare`, [`world`], [`domains`], [`placement`]: workers and spares, where they are,
+//!   who holds whose copy;
 //! - [`fatal`]: what this process dies of;
-//! - [`schedule`], [`cut`], [`drain`], [`checkpoint`], [`disk`]: epochs; [`recovery`]: after a failure;
+//! - [`schedule`], [`cut`], [`drain`], [`checkpoint`], [`disk`]: epochs; [`recovery`]: after a
+//!   failure;
 //! - [`overdue`]: tells of phases without checkpoints;
 //! - [`own_messages`], [`rounds`], [`gather`]: how runtimes talk to each other without waiting.
 //!

@@ -1,7 +1,8 @@
 //! Errors that the program is to see: what its error handler says happens, and refusals.
 //!
-//! Real communicators always return errors. An error that is not the failure of a process goes to the error handler that
-//! the program has set (MPI 4.1, chapter 9.3); the default one ends the job with a message, as in the real library.
+//! Real communicators always return errors. An error that is not the failure of a process goes to
+//! the error handler that the program has set (MPI 4.1, chapter 9.3); the default one ends the job
+//! with a message, as in the real library.
 
 #![allow(unsafe_code)]
 
@@ -21,8 +22,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use understudy_catalogue::message;
 use understudy_mpi::{call, library};
 
-/// What the standard calls *raising*: `rc` is the outcome of `procedure`; an error goes to the error handler of `comm`, or where there
-/// is none to that of [errors without an object](without_object). Returns what the procedure returns.
+/// What the standard calls *raising*: `rc` is the outcome of `procedure`; an error goes to the
+/// error handler of `comm`, or where there is none to that of [errors without an
+/// object](without_object). Returns what the procedure returns.
 #[inline]
 pub fn finish(rt: &Runtime, procedure: Proc, rc: c_int, comm: Option<VirtComm>) -> c_int {
     if rc == SUCCESS {
@@ -32,7 +34,8 @@ pub fn finish(rt: &Runtime, procedure: Proc, rc: c_int, comm: Option<VirtComm>) 
     }
 }
 
-/// [`finish`] for a procedure on a window: an error goes to the error handler of that, if there is such a window.
+/// [`finish`] for a procedure on a window: an error goes to the error handler of that, if there is
+/// such a window.
 #[inline]
 pub fn finish_win(rt: &Runtime, procedure: Proc, rc: c_int, win: VirtWin) -> c_int {
     match rc {
@@ -56,13 +59,15 @@ pub fn raise(rt: &Runtime, procedure: Proc, rc: c_int, comm: Option<VirtComm>) -
     raise_on(rt, procedure, rc, Object::Comm(comm))
 }
 
-/// Whether the error handler of an object decides: with MPICH not if the program has set none, there or where the object comes from.
+/// Whether the error handler of an object decides: with MPICH not if the program has set none,
+/// there or where the object comes from.
 fn is_asked(errhandler: u64) -> bool {
     errhandler != 0 || !is_foreign()
 }
 
-/// The communicator on which errors without an object are raised. MPI 4 has MPI_COMM_SELF there, earlier versions had MPI_COMM_WORLD: so Open
-/// MPI has (unless it is told otherwise), and MPICH up to 4.1; later ones ask for whichever of both the program has set one of.
+/// The communicator on which errors without an object are raised. MPI 4 has MPI_COMM_SELF there,
+/// earlier versions had MPI_COMM_WORLD: so Open MPI has (unless it is told otherwise), and MPICH up
+/// to 4.1; later ones ask for whichever of both the program has set one of.
 fn without_object(rt: &Runtime) -> VirtComm {
     let (world, own) = (comm::world_handle(rt), comm::self_handle(rt));
     let is_own = match is_foreign() {
@@ -156,7 +161,8 @@ pub fn refused(slot: u32) -> c_int {
     ERR_UNSUPPORTED_OPERATION
 }
 
-/// A call from a thread other than the one that initialised MPI: an error code is what few programs look at, so the job ends.
+/// A call from a thread other than the one that initialised MPI: an error code is what few programs
+/// look at, so the job ends.
 pub fn wrong_thread(slot: u32) -> ! {
     let name = SLOT_NAMES
         .get(slot as usize)

@@ -1,7 +1,9 @@
-//! Spares: processes that wait in MPI_Init until they are needed, before the MPI library is initialised.
+//! Spares: processes that wait in MPI_Init until they are needed, before the MPI library is
+//! initialised.
 //!
-//! They sleep until their process manager has something to say; with UNDERSTUDY_CKPTD they tell the daemon now and then that they
-//! live. A spare that is needed becomes a rank of the next generation, and learns there what the job is (`recovery::newcomers`).
+//! They sleep until their process manager has something to say; with UNDERSTUDY_CKPTD they tell the
+//! daemon now and then that they live. A spare that is needed becomes a rank of the next
+//! generation, and learns there what the job is (`recovery::newcomers`).
 
 use crate::{DOOR, Runtime};
 use crate::{daemon, events, renewal, sys, told, user};

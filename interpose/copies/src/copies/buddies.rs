@@ -4,7 +4,8 @@ use crate::world;
 use understudy_job::Runtime;
 use understudy_numbers::Worker;
 
-/// Returns each layer's holder of this worker's replica, and the worker whose replica this one keeps.
+/// Returns each layer's holder of this worker's replica, and the worker whose replica this one
+/// keeps.
 pub fn buddies(rt: &Runtime) -> impl Iterator<Item = (Worker, Worker)> {
     let (world, worker) = (world::get(rt), world::worker(rt));
     let buddies = world

@@ -77,7 +77,8 @@ impl Inquiries {
         self.alike.get(layer).copied().unwrap_or(0)
     }
 
-    /// Goes as far as it can: asks, hears answers, and sends what the holders do not have. The checksums are noted.
+    /// Goes as far as it can: asks, hears answers, and sends what the holders do not have. The
+    /// checksums are noted.
     pub fn advance(
         &mut self,
         rt: &Runtime,
@@ -159,7 +160,8 @@ impl Inquiries {
     }
 }
 
-/// Tells partners which of their pages this worker has in its own image after `delta`. Its checksums are noted.
+/// Tells partners which of their pages this worker has in its own image after `delta`. Its
+/// checksums are noted.
 pub fn answer(transfers: &mut [Transfer], delta: &Delta, hands: &mut Hands) -> mpi::Result<()> {
     for transfer in transfers {
         if let Some(wanted) = transfer.take_question() {

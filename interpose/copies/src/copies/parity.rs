@@ -1,7 +1,7 @@
 //! Parity in place of whole copies: what a worker sends to its group, and what it keeps for it.
 //!
-//! Parity brings pages back, but does not know which pages a member has, nor what is not in pages. That is small, and the
-//! next member of the group keeps it: the [`Description`].
+//! Parity brings pages back, but does not know which pages a member has, nor what is not in pages.
+//! That is small, and the next member of the group keeps it: the [`Description`].
 
 use super::copy::{Copy, State};
 use super::transfer::{Payload, Transfer};
@@ -76,8 +76,8 @@ impl Description {
     }
 }
 
-/// A transfer of pages that belong to others than those in the slots. They need no checksums: what is made of them is compared
-/// with those of the description.
+/// A transfer of pages that belong to others than those in the slots. They need no checksums: what
+/// is made of them is compared with those of the description.
 fn transfer(
     runs: Vec<SlotRun>,
     epoch: Epoch,

@@ -130,7 +130,8 @@ impl Pending {
         pending
     }
 
-    /// Starts to send whole copies, whose checksums follow, where the holder is asked nothing. With parity, nothing can be sent yet.
+    /// Starts to send whole copies, whose checksums follow, where the holder is asked nothing. With
+    /// parity, nothing can be sent yet.
     pub fn ship_copies(&mut self, rt: &Runtime, store: &PageStore) -> mpi::Result<()> {
         if world::get(rt).redundancy.is_parity() {
             return Ok(());
@@ -289,7 +290,8 @@ impl Pending {
             .map(|took| quietly(|| bytes as f64 / took.as_nanos().max(1) as f64))
     }
 
-    /// Nothing is under way any more: what is left, with the room for what was to be sent given back.
+    /// Nothing is under way any more: what is left, with the room for what was to be sent given
+    /// back.
     pub fn end(self, store: &mut PageStore, helper: &Helper) -> Remains {
         if let Some(task) = self.preparing {
             let sums = checksums(helper, task);

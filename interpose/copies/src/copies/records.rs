@@ -1,7 +1,8 @@
 //! Two records in one file, of which one is whole at any moment, whenever its writer dies.
 //!
-//! A record is written into the place of the older one: its head is emptied first and written last, in one page. So a process
-//! that is killed leaves the newer one, the older one, or both, each with its checksum.
+//! A record is written into the place of the older one: its head is emptied first and written last,
+//! in one page. So a process that is killed leaves the newer one, the older one, or both, each with
+//! its checksum.
 
 use std::fs::File;
 use std::io;

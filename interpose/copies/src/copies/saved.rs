@@ -10,7 +10,8 @@ use crate::schedule::{Schedule, schedule};
 use crate::{clock, disk, marks, user};
 use bincode::config::standard;
 
-/// Magic number and version of the encoding; the version is bumped with any change of a type in [`Saved`].
+/// Magic number and version of the encoding; the version is bumped with any change of a type in
+/// [`Saved`].
 const MAGIC: u32 = u32::from_le_bytes(*b"uss\x25");
 
 /// Everything of a rank but its pages.

@@ -153,7 +153,8 @@ impl Script {
         self.pages.iter().map(|run| run.sums.len() as u64).sum()
     }
 
-    /// Whether these pages (sorted numbers) are among those that another script makes as this one does.
+    /// Whether these pages (sorted numbers) are among those that another script makes as this one
+    /// does.
     pub fn shares(&self, other: &Script, pages: &[u64]) -> bool {
         let among = |(page, _): &(PageIndex, u64)| pages.binary_search(&page.0).is_ok();
         let of = |script: &'_ Script| {

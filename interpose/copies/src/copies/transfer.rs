@@ -1,11 +1,13 @@
-//! Moving a copy between ranks: a *head* with header and state, then the pages and their checksums, both ways at once.
+//! Moving a copy between ranks: a *head* with header and state, then the pages and their checksums,
+//! both ways at once.
 //!
-//! The head is one message of at most [`HEAD_BYTES`], for which the receiver is ready before it comes: the lengths and
-//! checksums, and header and state themselves if they fit. What does not fit follows in messages of its own. The pages'
-//! checksums may still be in the making when the pages are sent.
+//! The head is one message of at most [`HEAD_BYTES`], for which the receiver is ready before it
+//! comes: the lengths and checksums, and header and state themselves if they fit. What does not fit
+//! follows in messages of its own. The pages' checksums may still be in the making when the pages
+//! are sent.
 //!
-//! Before all that, the receiver may be asked which of the pages it has itself: the question comes as a head of its own, and the
-//! answer leaves the receiver waiting for the next head.
+//! Before all that, the receiver may be asked which of the pages it has itself: the question comes
+//! as a head of its own, and the answer leaves the receiver waiting for the next head.
 #![allow(unsafe_code)]
 
 mod asking;
@@ -41,7 +43,8 @@ pub struct Payload {
 }
 
 impl Payload {
-    /// Adds it to what is kept: a delta to the image that it starts from, a whole image in place of it.
+    /// Adds it to what is kept: a delta to the image that it starts from, a whole image in place of
+    /// it.
     pub fn apply(self, copy: &mut Copy, store: &mut PageStore) -> Result<(), WireError> {
         if self.incoming.header().base.is_some() {
             let delta = self.incoming.into_delta(store)?;
@@ -112,7 +115,8 @@ enum Step {
     Whole,
 }
 
-/// A transfer to one rank, from another, or both. Its memory is kept if it is dropped before it has ended.
+/// A transfer to one rank, from another, or both. Its memory is kept if it is dropped before it has
+/// ended.
 pub struct Transfer {
     outgoing: Outgoing,
     header: Vec<u8>,
@@ -261,7 +265,8 @@ impl Transfer {
             rank,
             tag,
         };
-        // SAFETY: vectors of the transfer, and slots of the store, that stay in place until the requests have ended.
+        // SAFETY: vectors of the transfer, and slots of the store, that stay in place until the
+        // requests have ended.
         unsafe { own_messages::send(data, length, to, &mut self.sends) }
     }
 
@@ -433,7 +438,8 @@ impl Transfer {
         })
     }
 
-    /// Gives the room for received pages back: the library has been put back, so nobody writes to anything any more.
+    /// Gives the room for received pages back: the library has been put back, so nobody writes to
+    /// anything any more.
     pub fn give_up(mut self, store: &mut PageStore) {
         if let Some(incoming) = self.incoming.take() {
             incoming.cancel(store);

@@ -1,11 +1,11 @@
 //! A thread that gives the memory of copies to the program.
 //!
 //! Memory is freed before the kernel kills a process. The kernel kills without a warning, and a
-//! program may allocate for long between two calls of MPI. So the thread frees the pages of copies at any
-//! moment, without a lock. That is safe, since it only damages copies: freed pages read as zeros,
-//! and every page of a copy is compared with its checksum before it is used. Checksums that were
-//! made after the damage would hide it, so the flag is set first, and whoever makes checksums reads
-//! it afterwards ([`has_given_up`]).
+//! program may allocate for long between two calls of MPI. So the thread frees the pages of copies
+//! at any moment, without a lock. That is safe, since it only damages copies: freed pages read as
+//! zeros, and every page of a copy is compared with its checksum before it is used. Checksums that
+//! were made after the damage would hide it, so the flag is set first, and whoever makes checksums
+//! reads it afterwards ([`has_given_up`]).
 
 use super::reserve::{allocating, budget, reserve};
 use crate::{role, sys};

@@ -28,7 +28,8 @@ impl MarkState {
     }
 }
 
-/// Memory whose content a function of the program makes again, or what it was a step before: `function(memory.start, memory.len(), …, argument)`.
+/// Memory whose content a function of the program makes again, or what it was a step before:
+/// `function(memory.start, memory.len(), …, argument)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Region {
     pub memory: AddrRange,
@@ -151,7 +152,8 @@ impl Marks {
         )
     }
 
-    /// Those that count at a cut, and at points those that only count there; then those that were forgotten before it.
+    /// Those that count at a cut, and at points those that only count there; then those that were
+    /// forgotten before it.
     pub(super) fn at_cut(&mut self, at_point: bool) -> (Vec<Mark>, Vec<Mark>) {
         let forgotten = self.forgotten.take();
         let mark = |way: Way| {

@@ -1,4 +1,5 @@
-//! Which epoch on disk everybody goes back to: the newest of which each worker has a whole file of its own.
+//! Which epoch on disk everybody goes back to: the newest of which each worker has a whole file of
+//! its own.
 
 use super::disk_level::DiskLevel;
 use super::load::Loaded;
@@ -30,8 +31,8 @@ pub fn newest(disk: &DiskLevel, comm: RealComm, worker: Worker) -> mpi::Result<O
         .max())
 }
 
-/// Finds the epoch, over all processes of `comm`; this one plays or will play `worker`. Whatever stands in an epoch's way is said, by
-/// one worker for all.
+/// Finds the epoch, over all processes of `comm`; this one plays or will play `worker`. Whatever
+/// stands in an epoch's way is said, by one worker for all.
 pub fn choose(
     disk: &DiskLevel,
     comm: RealComm,

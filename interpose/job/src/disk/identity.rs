@@ -51,7 +51,8 @@ fn build() -> u64 {
     sum.digest()
 }
 
-/// Checksum of the program's environment, without what the launcher and the shell change from start to start.
+/// Checksum of the program's environment, without what the launcher and the shell change from start
+/// to start.
 pub fn environment() -> u64 {
     let text = std::fs::read("/proc/self/environ").unwrap_or_default();
     let is_the_program = |entry: &&[u8]| {

@@ -32,7 +32,8 @@ fn listing(directory: &Path) -> Vec<String> {
 }
 
 impl Places {
-    /// Makes what is missing. Whatever stands in the way on disk is told when the first epoch cannot be written.
+    /// Makes what is missing. Whatever stands in the way on disk is told when the first epoch
+    /// cannot be written.
     pub fn open(directory: &Path) -> Places {
         let _ = fs::DirBuilder::new()
             .mode(0o700)

@@ -1,11 +1,13 @@
-//! The static data of one worker in a file: written once, read where copies lack them (`UNDERSTUDY_STATIC=disk`).
+//! The static data of one worker in a file: written once, read where copies lack them
+//! (`UNDERSTUDY_STATIC=disk`).
 //!
 //! ```text
 //!   magic, version u32, length u32 of the head │ head │ checksum │ zeros up to a multiple of the page size │ pages
 //! ```
 //!
-//! Pages have no checksums here: whoever needs one knows what it must be. A page whose slot was given to another one while
-//! it was being written is wrong in the file, and is found so when the file is read for the first time.
+//! Pages have no checksums here: whoever needs one knows what it must be. A page whose slot was
+//! given to another one while it was being written is wrong in the file, and is found so when the
+//! file is read for the first time.
 #![allow(unsafe_code)]
 
 use crate::sys;
@@ -127,8 +129,8 @@ fn write_part(part: &Path, pages: &[PageRun], pieces: &[Piece]) -> io::Result<()
     for piece in pieces {
         let mut done = 0;
         while done < piece.length {
-            // SAFETY: write(2) from the arena, which stays mapped as long as the process lives. The kernel copies what is
-            // there; it may be another page's by now.
+            // SAFETY: write(2) from the arena, which stays mapped as long as the process lives. The
+            // kernel copies what is there; it may be another page's by now.
             let count = unsafe {
                 libc::write(
                     file.as_raw_fd(),

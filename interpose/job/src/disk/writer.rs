@@ -1,8 +1,8 @@
 //! The thread that writes epochs beside the program.
 //!
-//! It never calls MPI and blocks all signals. What it reads is pinned in the store, so it stays as it is while newer
-//! epochs are committed. A file appears under its name when it is whole: it is written under another name, synchronised,
-//! renamed, and then its directory is synchronised.
+//! It never calls MPI and blocks all signals. What it reads is pinned in the store, so it stays as
+//! it is while newer epochs are committed. A file appears under its name when it is whole: it is
+//! written under another name, synchronised, renamed, and then its directory is synchronised.
 #![allow(unsafe_code)]
 
 use super::static_file::StaticFile;
@@ -108,7 +108,8 @@ pub struct Job {
     pub state: Vec<u8>,
     /// The pages of `head.runs`.
     pub pages: Pages,
-    /// Descriptors of the program's files that must be on the disk first: the epoch knows how long they are.
+    /// Descriptors of the program's files that must be on the disk first: the epoch knows how long
+    /// they are.
     pub files: Vec<RawFd>,
 }
 
@@ -177,7 +178,8 @@ impl Writer {
         Some(self.outcomes.recv().unwrap_or_else(gone))
     }
 
-    /// Gives up the file that is being written, and waits for that: the outcome, as it may have been whole already.
+    /// Gives up the file that is being written, and waits for that: the outcome, as it may have
+    /// been whole already.
     pub fn stop(&mut self) -> Option<Outcome> {
         self.stop.store(true, Ordering::Relaxed);
         self.wait()
@@ -190,7 +192,8 @@ fn open_again(file: RawFd) -> io::Result<File> {
     File::open(&path).or_else(|_| File::options().write(true).open(&path))
 }
 
-/// What the program has written gets to the disk. Files of the kernel's (/proc, /sys) have none (EINVAL, fdatasync(2)).
+/// What the program has written gets to the disk. Files of the kernel's (/proc, /sys) have none
+/// (EINVAL, fdatasync(2)).
 fn sync(file: RawFd) -> io::Result<()> {
     match open_again(file)?.sync_data() {
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),

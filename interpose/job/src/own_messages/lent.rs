@@ -1,7 +1,8 @@
 //! Memory that is lent to the MPI library.
 //!
-//! A call that returns an error does not say that its transfer has ended: other processes may write until they have left the
-//! generation of the job, too. Memory that is not needed any more is kept until then.
+//! A call that returns an error does not say that its transfer has ended: other processes may write
+//! until they have left the generation of the job, too. Memory that is not needed any more is kept
+//! until then.
 
 use std::any::Any;
 use std::ops::{Deref, DerefMut};

@@ -25,7 +25,8 @@ pub fn swap(
     let out = Lent::new(letters);
     let mut came: Lent<Letters> = Lent::new(expected.iter().map(room).collect());
     let mut requests = Vec::new();
-    // SAFETY: the bytes stay in place until the requests have ended; they are kept if that is not known.
+    // SAFETY: the bytes stay in place until the requests have ended; they are kept if that is not
+    // known.
     unsafe {
         for (rank, bytes) in came.iter_mut() {
             let from = Peer {

@@ -1,8 +1,9 @@
 //! Libraries that the MPI library opens in MPI_Init: they are opened before.
 //!
-//! ld.so never forgets a library that something may still use, so what MPICH's UCX and Open MPI 4 open cannot be closed when the library's
-//! side is put back. Opened before the snapshot is taken, it is part of that. Which libraries those are depends on the
-//! installation and on the machine: a child initialises the library by itself, and tells.
+//! ld.so never forgets a library that something may still use, so what MPICH's UCX and Open MPI 4
+//! open cannot be closed when the library's side is put back. Opened before the snapshot is taken,
+//! it is part of that. Which libraries those are depends on the installation and on the machine: a
+//! child initialises the library by itself, and tells.
 #![allow(unsafe_code)]
 
 use super::components;
@@ -19,8 +20,10 @@ use understudy_mpi::{call, library};
 /// How long the child may take.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Opens what the library will open, and what its libc opens for a backtrace, which UCX prints where a connection ends. Without an answer nothing is opened; a process whose library cannot be put back then
-/// says why. Where components are files that is certain, and the process ends at once, to be replaced.
+/// Opens what the library will open, and what its libc opens for a backtrace, which UCX prints
+/// where a connection ends. Without an answer nothing is opened; a process whose library cannot be
+/// put back then says why. Where components are files that is certain, and the process ends at
+/// once, to be replaced.
 pub fn open() {
     let began = Instant::now();
     library::backtrace();
@@ -85,7 +88,8 @@ impl Drop for Scratch {
     }
 }
 
-/// MPICH (4.2 and later) leaves the memory that it would share with other processes of its world, by the number of its process.
+/// MPICH (4.2 and later) leaves the memory that it would share with other processes of its world,
+/// by the number of its process.
 fn remove_segments(child: libc::pid_t) {
     for start in ["mpich_shm", "mpich_vci"] {
         let _ = std::fs::remove_file(format!(

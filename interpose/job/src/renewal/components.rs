@@ -189,8 +189,9 @@ pub fn open_others() {
     library::open_ahead(paths.iter().map(String::as_str));
     let init = library::symbol_of("/libpmix.so", c"PMIx_Init");
     if !init.is_null() {
-        // SAFETY: PMIx_Init (PMIx 4.1 standard, 5.1.2) has this type. It writes a name and a number (`pmix_proc_t`) to memory that is long
-        // enough, and fails for want of a server, when it has opened its components.
+        // SAFETY: PMIx_Init (PMIx 4.1 standard, 5.1.2) has this type. It writes a name and a number
+        // (`pmix_proc_t`) to memory that is long enough, and fails for want of a server, when it
+        // has opened its components.
         unsafe {
             let init: unsafe extern "C" fn(*mut c_char, *mut c_void, usize) -> c_int =
                 std::mem::transmute(init);

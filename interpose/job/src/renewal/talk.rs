@@ -68,8 +68,8 @@ pub fn directory() -> &'static Path {
     OWN.get().map_or(Path::new(""), |own| &own.directory)
 }
 
-/// Calls the guardian, which knows where the process manager is. Not before `MPI_Init`: until then this process may be a script's interpreter, and
-/// execute the program.
+/// Calls the guardian, which knows where the process manager is. Not before `MPI_Init`: until then
+/// this process may be a script's interpreter, and execute the program.
 pub fn call_guardian() {
     if let Some(own) = OWN.get()
         && let Err(error) = connect(own)
@@ -239,7 +239,8 @@ fn inherit(rt: &Runtime, from: ProcessNumber, status: c_int, files: Vec<OwnedFd>
     }
 }
 
-/// Before each generation that this process is in after another has died, `chooser` is asked which spares should come in.
+/// Before each generation that this process is in after another has died, `chooser` is asked which
+/// spares should come in.
 pub fn choose_by(chooser: Chooser) {
     let _ = CHOOSER.set(chooser);
 }
@@ -274,7 +275,8 @@ pub fn take_inheritance(rt: &Runtime) -> Option<Inheritance> {
     rt.renewal.heir.borrow_mut().inheritance.take()
 }
 
-/// These files are needed by whoever takes the part of this worker when this process dies; in place of any others.
+/// These files are needed by whoever takes the part of this worker when this process dies; in place
+/// of any others.
 pub fn hand_over(worker: Worker, files: [&impl AsFd; 2]) {
     let (message, lines) = (ToManager::Keeps { worker }, lines());
     // The guardian first: it keeps them for another manager as well.
@@ -346,7 +348,8 @@ pub fn spawns(worker: Worker, number: u64) {
     tell(&ToManager::Spawns { worker, number });
 }
 
-/// Those that it has started up to this time are behind a cut of which it does not know yet whether it counts.
+/// Those that it has started up to this time are behind a cut of which it does not know yet whether
+/// it counts.
 pub fn captured(worker: Worker, number: u64) {
     tell(&ToManager::Captured { worker, number });
 }
@@ -361,7 +364,8 @@ pub fn settle(worker: Worker, number: u64) {
     tell(&ToManager::Settled { worker, number });
 }
 
-/// What these workers show, who are on the node of this process; `None` if another generation is to be before that is known.
+/// What these workers show, who are on the node of this process; `None` if another generation is to
+/// be before that is known.
 ///
 /// # Errors
 /// What is told cannot be read.
@@ -394,7 +398,8 @@ pub fn boards(
 
 /// The whole job is to end with this status.
 pub fn abort(status: c_int) -> ! {
-    // Before MPI_Init nobody has been called: the guardian sees with which status this process ends.
+    // Before MPI_Init nobody has been called: the guardian sees with which status this process
+    // ends.
     if LINES.get().is_some() {
         tell(&ToManager::Abort { status });
     }

@@ -25,7 +25,8 @@ pub struct World {
     pub own: RealComm,
     /// What this process does.
     pub part: Part,
-    /// Its number, by which the job knows it: its rank in the launcher's world, if that has started it.
+    /// Its number, by which the job knows it: its rank in the launcher's world, if that has started
+    /// it.
     pub process: ProcessNumber,
     pub worker_count: u32,
     /// Who holds whose copies.

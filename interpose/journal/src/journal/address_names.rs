@@ -13,8 +13,8 @@ type Wanted = (u64, usize);
 /// The function that a place is in: its address, length and name.
 type Function<'a> = (u64, u64, &'a str);
 
-/// The names of addresses, as the program's files are mapped now. Large libraries have so many functions that only those are
-/// looked at closer that are asked for.
+/// The names of addresses, as the program's files are mapped now. Large libraries have so many
+/// functions that only those are looked at closer that are asked for.
 pub fn names(addresses: &[u64]) -> Vec<String> {
     let vmas = vmas::read_self().unwrap_or_default();
     let mut names: Vec<String> = addresses
@@ -65,7 +65,8 @@ fn name_in_file(path: &[u8], base: u64, mut wanted: Vec<Wanted>, names: &mut [St
     }
 }
 
-/// The function around each of some places, which are sorted; the one that begins last if they overlap.
+/// The function around each of some places, which are sorted; the one that begins last if they
+/// overlap.
 fn functions<'a>(file: &'a object::File<'a>, wanted: &[Wanted]) -> Vec<Option<Function<'a>>> {
     let mut found: Vec<Option<Function<'a>>> = vec![None; wanted.len()];
     for symbol in file.symbols().chain(file.dynamic_symbols()) {

@@ -11,7 +11,8 @@ use understudy_settings::Rule;
 
 /// With fewer calls than this nothing can be said of a pattern.
 const FEW_CALLS: u64 = 100;
-/// A journal of so many bytes is long, and less of a pattern is enough: what is recorded of time stepping is of no use.
+/// A journal of so many bytes is long, and less of a pattern is enough: what is recorded of time
+/// stepping is of no use.
 const LONG: usize = 1 << 20;
 const FEW_CALLS_OF_LONG: u64 = 32;
 
@@ -133,7 +134,8 @@ impl Watch {
         self.is_satisfied
     }
 
-    /// Whether a cut at which nothing else is known may be the end: it comes after the first interval.
+    /// Whether a cut at which nothing else is known may be the end: it comes after the first
+    /// interval.
     pub fn is_over_by_default(&self) -> bool {
         self.rule == Rule::Auto
     }

@@ -4,8 +4,9 @@
 //! magic "USTDYJNL", version u32, XXH3 of all that follows u64,
 //! entries, packed (`packed`): { times, number of records, Record … } …, bincode 2 standard configuration
 //! ```
-//! An entry is a few calls that were made one after the other, so many times: programs that poll test at several places in
-//! turn. Any change of a type in [`Record`] or [`Outcome`] bumps the version; another one is refused.
+//! An entry is a few calls that were made one after the other, so many times: programs that poll
+//! test at several places in turn. Any change of a type in [`Record`] or [`Outcome`] bumps the
+//! version; another one is refused.
 
 use bincode::config::standard;
 use std::collections::VecDeque;
@@ -55,7 +56,8 @@ pub struct Journal {
     entries: Vec<u8>,
     /// The last calls, with their places, which those that follow may repeat.
     recent: VecDeque<(Record, u64)>,
-    /// All recent calls have been made so many times in turn, and then the first of them so many once more.
+    /// All recent calls have been made so many times in turn, and then the first of them so many
+    /// once more.
     turns: Option<(u64, usize)>,
     /// Bytes that recent calls have written.
     held: usize,
@@ -77,8 +79,8 @@ pub enum NotAJournal {
 }
 
 impl Journal {
-    /// Adds a call that was made from `place`. `became`: so many bytes have become of a call, this one or one before it;
-    /// nothing becomes of calls that only repeat others.
+    /// Adds a call that was made from `place`. `became`: so many bytes have become of a call, this
+    /// one or one before it; nothing becomes of calls that only repeat others.
     pub fn add(&mut self, record: Record, place: u64, mut became: impl FnMut(Site, usize)) {
         self.calls += 1;
         if let Some((times, at)) = &mut self.turns {

@@ -1,5 +1,5 @@
-//! Whether the program has entered one of its functions: a hardware breakpoint that only counts (perf_event_open(2),
-//! `PERF_TYPE_BREAKPOINT`). Nothing of the program is changed.
+//! Whether the program has entered one of its functions: a hardware breakpoint that only counts
+//! (perf_event_open(2), `PERF_TYPE_BREAKPOINT`). Nothing of the program is changed.
 #![allow(unsafe_code)]
 
 use super::names;
@@ -50,7 +50,8 @@ pub enum VisitError {
     NoSymbol,
     /// They differ in their arguments, say.
     #[error(
-        "the program has {0} functions of this name; `nm` lists their symbols, of which one can be named"
+        "the program has {0} functions of this name; `nm` lists their symbols, of which one can \
+         be named"
     )]
     Ambiguous(usize),
     /// The kernel does not allow it.
@@ -74,7 +75,8 @@ impl Visit {
             bp_len: size_of::<usize>() as u64,
             ..Attributes::default()
         };
-        // SAFETY: perf_event_open(2) for this thread, with a structure of the size that it names; the descriptor is new.
+        // SAFETY: perf_event_open(2) for this thread, with a structure of the size that it names;
+        // the descriptor is new.
         unsafe {
             let fd = libc::syscall(
                 libc::SYS_perf_event_open,
@@ -117,7 +119,8 @@ fn address_of(name: &str) -> Result<u64, VisitError> {
     Ok(base + symbol_of(&file, name)?)
 }
 
-/// The address in the file of the function that has this symbol, else of the one that is meant by it.
+/// The address in the file of the function that has this symbol, else of the one that is meant by
+/// it.
 fn symbol_of(file: &object::File, name: &str) -> Result<u64, VisitError> {
     let functions = || {
         let all = file.symbols().chain(file.dynamic_symbols());

@@ -1,7 +1,8 @@
-//! What a replay reads of files: recorded by the first rehearsal, answered from the record by all replays after it.
+//! What a replay reads of files: recorded by the first rehearsal, answered from the record by all
+//! replays after it.
 //!
-//! So a file may come, change, or go once the rehearsal is over. What is too long to be recorded is read again, and must stay
-//! as it was: whether it has is seen at each cut ([`Inputs::changed`]).
+//! So a file may come, change, or go once the rehearsal is over. What is too long to be recorded is
+//! read again, and must stay as it was: whether it has is seen at each cut ([`Inputs::changed`]).
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsStr;

@@ -1,4 +1,5 @@
-//! Names of functions as they are written in C++ (Itanium C++ ABI, section 5.1); those of C and Fortran stay what they are.
+//! Names of functions as they are written in C++ (Itanium C++ ABI, section 5.1); those of C and
+//! Fortran stay what they are.
 
 use cpp_demangle::{DemangleOptions, Symbol};
 use std::borrow::Cow;
@@ -9,7 +10,8 @@ pub fn readable(symbol: &str) -> Cow<'_, str> {
     written(symbol, &options).map_or(Cow::Borrowed(symbol), Cow::Owned)
 }
 
-/// A namespace without a name, which nobody writes, and spaces, of which one may write more or fewer.
+/// A namespace without a name, which nobody writes, and spaces, of which one may write more or
+/// fewer.
 const UNWRITTEN: [&str; 2] = ["(anonymous namespace)::", " "];
 
 /// Whether somebody who writes `wanted` means this symbol: `Solver::run` and `Solver::run(int)`.

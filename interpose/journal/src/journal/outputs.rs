@@ -184,7 +184,8 @@ impl<'a> Call<'a> {
                 let map = maps.of(rt, VirtDatatype(self.argument(index) as *mut c_void));
                 spread(&map, address, count(), bytes, piece);
             }
-            // SAFETY: there is room for a C string as long as that; one is there, if the procedure has written.
+            // SAFETY: there is room for a C string as long as that; one is there, if the procedure
+            // has written.
             Unit::Text => piece(
                 address,
                 unsafe { libc::strnlen(address as *const _, count()) } + 1,

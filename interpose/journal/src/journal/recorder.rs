@@ -108,7 +108,8 @@ impl Recorder {
         }
     }
 
-    /// Keeps what a request will have written when it ends. Its handle is the last output of the call that made it.
+    /// Keeps what a request will have written when it ends. Its handle is the last output of the
+    /// call that made it.
     fn keep(&mut self, rt: &Runtime, call: &Call<'_>, pieces: Vec<Piece>) -> Result<(), NotKnown> {
         let place = call.request().ok_or(NotKnown)? as *const *mut c_void;
         // SAFETY: the procedure has written the handle there.
@@ -124,8 +125,8 @@ impl Recorder {
         self.received = Some(bytes);
     }
 
-    /// A request has ended, or is seen to have; a receive got this many bytes. Its index is given away again unless
-    /// `stays`.
+    /// A request has ended, or is seen to have; a receive got this many bytes. Its index is given
+    /// away again unless `stays`.
     pub fn ended(&mut self, index: u32, bytes: Option<usize>, stays: bool) {
         let Some(pieces) = self.later.get(&index) else {
             return;
@@ -143,7 +144,8 @@ impl Recorder {
         }
     }
 
-    /// At the last cut: what receives have written that have ended without the program's asking, as the last record.
+    /// At the last cut: what receives have written that have ended without the program's asking, as
+    /// the last record.
     pub fn finish(&mut self, rt: &Runtime) {
         let mut ended: Vec<u32> = self.later.keys().copied().collect();
         ended.sort_unstable();

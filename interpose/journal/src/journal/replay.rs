@@ -25,11 +25,12 @@ pub enum Diverged {
     Input(u64),
 }
 
-/// Runs the program from `begin`, whose call's outcome is the journal's first, up to the call with this slot and hash of
-/// arguments that follows its last.
+/// Runs the program from `begin`, whose call's outcome is the journal's first, up to the call with
+/// this slot and hash of arguments that follows its last.
 ///
 /// # Safety
-/// The user side must be as it was at `begin`. It is changed, and so is the dispatch table, for good.
+/// The user side must be as it was at `begin`. It is changed, and so is the dispatch table, for
+/// good.
 pub unsafe fn run(
     rt: &Runtime,
     journal: &[u8],

@@ -13,7 +13,8 @@ pub enum Unit {
     Datatype(u8),
     /// Characters up to the first NUL, at most one more than the amount.
     Text,
-    /// What so many elements of a datatype (argument) take, up to the position in the buffer that the last one points to.
+    /// What so many elements of a datatype (argument) take, up to the position in the buffer that
+    /// the last one points to.
     Packed(Numbers, u8, Numbers),
     /// Not known: such a call cannot be recorded.
     Unknown,
@@ -32,7 +33,8 @@ pub enum Amount {
     Neighbours,
     /// This process's entry of an array of counts.
     Own(Numbers),
-    /// Up to the end of the last of the blocks with these counts and displacements; one for each member or neighbour.
+    /// Up to the end of the last of the blocks with these counts and displacements; one for each
+    /// member or neighbour.
     Span(Numbers, Numbers, bool),
 }
 

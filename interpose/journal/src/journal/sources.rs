@@ -1,5 +1,5 @@
-//! Clocks and the like, which programs ask in the phase besides MPI: rows as those of the call table
-//! ([`understudy_abi::source`]).
+//! Clocks and the like, which programs ask in the phase besides MPI: rows as those of the call
+//! table ([`understudy_abi::source`]).
 #![allow(unsafe_code)]
 
 use super::row::{Amount, Members, Numbers, Output, Row, Unit};

@@ -37,8 +37,9 @@ impl Default for TypeMaps {
 }
 
 impl TypeMaps {
-    /// For maps of at most so many pieces, and in the order of the data: what is one piece to the journal may have any order, and bytes
-    /// twice. One that cannot be told has fewer bytes than its datatype.
+    /// For maps of at most so many pieces, and in the order of the data: what is one piece to the
+    /// journal may have any order, and bytes twice. One that cannot be told has fewer bytes than
+    /// its datatype.
     pub fn exact(most: usize) -> TypeMaps {
         TypeMaps::new(most, true)
     }
@@ -81,7 +82,8 @@ impl TypeMaps {
         }
     }
 
-    /// The pieces by the constructor's arguments (5.1.13); `None` if they are too many or the constructor is a rare one.
+    /// The pieces by the constructor's arguments (5.1.13); `None` if they are too many or the
+    /// constructor is a rare one.
     fn pieces(&mut self, rt: &Runtime, recipe: &Recipe) -> Option<Vec<(isize, usize)>> {
         let base = |at: usize| Some(VirtDatatype(*recipe.contained.get(at)? as *mut c_void));
         let old = self.of(rt, base(0)?);
@@ -167,7 +169,8 @@ fn measure(rt: &Runtime, datatype: VirtDatatype) -> ((isize, usize), isize, usiz
     )
 }
 
-/// The pieces of memory that `count` elements at `address` take, at most `bytes` of data: address and length.
+/// The pieces of memory that `count` elements at `address` take, at most `bytes` of data: address
+/// and length.
 pub fn spread(
     map: &TypeMap,
     address: usize,
@@ -188,7 +191,8 @@ pub fn spread(
                 address.wrapping_add_signed(element * map.extent + offset),
                 length.min(left),
             );
-            // Gaps that could not be told apart count as data: then more is recorded than was received.
+            // Gaps that could not be told apart count as data: then more is recorded than was
+            // received.
             left = if map.pieces.len() == 1 {
                 left.saturating_sub(map.size)
             } else {

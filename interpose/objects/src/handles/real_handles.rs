@@ -12,8 +12,8 @@ use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::*;
 
-/// A number that somebody has found out about the object of the handle that was translated last; forgotten with it. 0: there is none.
-/// Of a datatype: its size.
+/// A number that somebody has found out about the object of the handle that was translated last;
+/// forgotten with it. 0: there is none. Of a datatype: its size.
 #[inline]
 pub fn note(rt: &Runtime, kind: HandleKind, handle: *mut c_void) -> c_int {
     let recent = rt.handles.recent[kind as usize].get();
@@ -142,8 +142,8 @@ pub fn predefined_handle(rt: &Runtime, name: &str) -> *mut c_void {
     })
 }
 
-/// Connects the predefined handles: `symbols` are the data symbols' addresses on the user side in table order, `real`
-/// looks up a symbol of the real library.
+/// Connects the predefined handles: `symbols` are the data symbols' addresses on the user side in
+/// table order, `real` looks up a symbol of the real library.
 pub fn connect(rt: &Runtime, symbols: &[usize], real: impl Fn(&std::ffi::CStr) -> *mut c_void) {
     forget_recent(rt);
     let reals = &mut *rt.handles.reals.borrow_mut();
@@ -168,7 +168,8 @@ fn write_tags(reals: &Reals) {
         .iter()
         .filter(|(_, index)| reals.symbols[*index] != 0)
     {
-        // SAFETY: the symbol's storage on the user side, at least a pointer in size, which only this library writes.
+        // SAFETY: the symbol's storage on the user side, at least a pointer in size, which only
+        // this library writes.
         unsafe { (reals.symbols[index] as *mut u64).write_unaligned(TAG | index as u64) };
     }
 }

@@ -54,8 +54,8 @@ pub fn named(handle: *mut c_void) -> Named {
     if (handle as usize) < 4096 {
         return Named::Nothing;
     }
-    // SAFETY: a program may only pass handles; those of predefined objects are addresses of data symbols. A wild pointer
-    // faults here as it would in the real library.
+    // SAFETY: a program may only pass handles; those of predefined objects are addresses of data
+    // symbols. A wild pointer faults here as it would in the real library.
     let tag = unsafe { handle.cast::<u64>().read_unaligned() };
     if tag & TAG_MASK == TAG && ((tag & !TAG_MASK) as usize) < DATA_COUNT {
         Named::Predefined((tag & !TAG_MASK) as usize)

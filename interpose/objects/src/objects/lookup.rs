@@ -8,7 +8,8 @@ use crate::handles::{Named, named, predefined_handle, predefined_of, virtual_han
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Fortran's number of the first created object; those of predefined ones are the real library's, which are below in Open MPI, …
+/// Fortran's number of the first created object; those of predefined ones are the real library's,
+/// which are below in Open MPI, …
 const FORTRAN_BASE: c_int = 1_000_000;
 /// … and from here on in MPICH, whose numbers are its handles (`MPI_COMM_NULL` is the least).
 const FORTRAN_END: c_int = 0x400_0000;

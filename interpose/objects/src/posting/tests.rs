@@ -29,7 +29,8 @@ fn matches(envelope: &Envelope, message: &Message) -> bool {
         && [ANY_TAG, message.tag].contains(&envelope.tag)
 }
 
-/// The two queues of MPI (4.1, section 3.5): a message takes the receive that was posted first, a receive the first message.
+/// The two queues of MPI (4.1, section 3.5): a message takes the receive that was posted first, a
+/// receive the first message.
 #[derive(Clone, Default)]
 struct Queues {
     posted: Vec<(u32, Envelope)>,
@@ -65,7 +66,8 @@ impl Queues {
     }
 }
 
-/// What the runtime does with receives, on a library made of two queues, which a failure takes away.
+/// What the runtime does with receives, on a library made of two queues, which a failure takes
+/// away.
 struct Layer {
     requests: Requests,
     early: Vec<Early>,

@@ -42,8 +42,9 @@ pub fn taken(rt: &Runtime, owner: Owner) -> u64 {
         .sum()
 }
 
-/// The messages that are under way of those that a request waits for, if it is one that [flushes](Kind::Flush) a buffer and has not
-/// ended: those that were in the buffer when it was begun.
+/// The messages that are under way of those that a request waits for, if it is one that
+/// [flushes](Kind::Flush) a buffer and has not ended: those that were in the buffer when it was
+/// begun.
 pub fn flushed_by(rt: &Runtime, flush: u32) -> Option<Vec<u32>> {
     let flush = get(rt, flush)
         .filter(|request| request.state == State::Open)?
@@ -68,8 +69,9 @@ pub fn flushed_by(rt: &Runtime, flush: u32) -> Option<Vec<u32>> {
     )
 }
 
-/// Where a message of so many bytes on a communicator goes: into the communicator's own buffer, that of the session it comes from, or that
-/// of the process (MPI 4.1, 3.6), if the first of these that is there has room.
+/// Where a message of so many bytes on a communicator goes: into the communicator's own buffer,
+/// that of the session it comes from, or that of the process (MPI 4.1, 3.6), if the first of these
+/// that is there has room.
 pub fn with_room(rt: &Runtime, comm: VirtComm, bytes: u64) -> Option<Owner> {
     let owners = [
         comm.into(),

@@ -22,7 +22,8 @@ pub fn alone(rt: &Runtime, handle: VirtRequest) -> Option<(u32, RealRequest)> {
     request.is_alone().then_some((index, *real))
 }
 
-/// The real requests of as many, if there is a short way to the end of each. Null handles and inactive requests are among them.
+/// The real requests of as many, if there is a short way to the end of each. Null handles and
+/// inactive requests are among them.
 #[inline(always)]
 pub fn each_alone<'a>(
     rt: &Runtime,
@@ -76,7 +77,8 @@ impl Table {
     }
 }
 
-/// A request that was [`alone`] has ended, and has been asked for: a message is counted as received.
+/// A request that was [`alone`] has ended, and has been asked for: a message is counted as
+/// received.
 #[inline(always)]
 pub fn end(rt: &Runtime, handle: &mut VirtRequest, status: &Status) {
     let datatype = rt.requests.table.borrow_mut().end(rt, handle, status);

@@ -21,11 +21,13 @@ pub struct Requests {
     next: Stamp,
     /// How persistent collectives and partitioned messages were made, in the order of the calls.
     pub recipes: BTreeMap<u64, Recipe>,
-    /// How many partitioned messages there were between two ends with one tag; whether this process sends.
+    /// How many partitioned messages there were between two ends with one tag; whether this process
+    /// sends.
     pub partitioned: BTreeMap<(u64, bool), u64>,
     /// The sum of [`super::share`]s of what this process has started.
     pub started: u64,
-    /// What the blocking calls that are under way have started, each in a thread of its own (its control block).
+    /// What the blocking calls that are under way have started, each in a thread of its own (its
+    /// control block).
     pub begun: Vec<(u64, [Option<u32>; 2])>,
     /// Synchronous sends that have not ended.
     pub synchronous: Sends,
@@ -116,8 +118,9 @@ impl Requests {
         stamp
     }
 
-    /// A request that [is alone](Request::is_alone) has ended, and has been asked for: it is inactive if it is persistent, else it is gone.
-    /// `sender` tells whose message a receive has got. If it is gone: the datatype that it has kept.
+    /// A request that [is alone](Request::is_alone) has ended, and has been asked for: it is
+    /// inactive if it is persistent, else it is gone. `sender` tells whose message a receive has
+    /// got. If it is gone: the datatype that it has kept.
     #[inline(always)]
     pub fn end(
         &mut self,
@@ -172,7 +175,8 @@ impl Requests {
         entries.filter_map(|(index, entry)| Some((index as u32, entry.as_ref()?)))
     }
 
-    /// The indices of all requests, the one that was begun first at the front: the order in which they are made again.
+    /// The indices of all requests, the one that was begun first at the front: the order in which
+    /// they are made again.
     pub fn by_age(&self) -> Vec<u32> {
         let mut indices: Vec<(Stamp, u32)> = self
             .iter()

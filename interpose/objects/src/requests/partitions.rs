@@ -4,8 +4,8 @@ use super::record::State;
 use super::request_entries::set_state;
 use crate::Runtime;
 
-/// A partitioned send of so many partitions has been started. The library is not asked for it before all are ready: Open MPI 5.0
-/// would say that it has ended.
+/// A partitioned send of so many partitions has been started. The library is not asked for it
+/// before all are ready: Open MPI 5.0 would say that it has ended.
 pub fn open_partitions(rt: &Runtime, index: u32, partitions: u64) {
     set_state(rt, index, State::Open);
     let unready = &mut rt.requests.table.borrow_mut().unready;

@@ -27,7 +27,8 @@ impl Recipe {
     }
 }
 
-/// What the start of a collective adds to the sum of all members: nothing, when each of them has started it.
+/// What the start of a collective adds to the sum of all members: nothing, when each of them has
+/// started it.
 ///
 /// `number` is 0 for those that are started in the same order everywhere.
 pub fn share(rt: &Runtime, comm: VirtComm, number: u64) -> u64 {

@@ -55,15 +55,18 @@ pub enum Kind {
     PersistentSend(Mode, Envelope),
     /// A persistent receive (MPI_Recv_init).
     PersistentReceive(Envelope),
-    /// A persistent collective or a partitioned message (MPI_Allreduce_init, MPI_Psend_init) with the number of its recipe.
+    /// A persistent collective or a partitioned message (MPI_Allreduce_init, MPI_Psend_init) with
+    /// the number of its recipe.
     Recorded(u64),
     /// A generalized request (MPI_Grequest_start), which the library does not know.
     General(General),
-    /// Ends with the messages that were in this buffer for buffered sends (MPI_Buffer_iflush). The library does not know it either.
+    /// Ends with the messages that were in this buffer for buffered sends (MPI_Buffer_iflush). The
+    /// library does not know it either.
     Flush(Owner),
 }
 
-/// The program's functions of a generalized request (MPI 4.1, section 13.2), as addresses on the user side.
+/// The program's functions of a generalized request (MPI 4.1, section 13.2), as addresses on the
+/// user side.
 #[derive(Clone, Copy, Debug, bincode::Encode, bincode::Decode)]
 pub struct General {
     /// Fills in the status.
@@ -85,8 +88,9 @@ pub enum State {
     Inactive,
     /// The real request is under way.
     Active,
-    /// A generalized request that the program has not completed, a partitioned send of which not all is ready, a synchronous send whose message
-    /// the program has not received, or messages in a buffer that have not ended.
+    /// A generalized request that the program has not completed, a partitioned send of which not
+    /// all is ready, a synchronous send whose message the program has not received, or messages in
+    /// a buffer that have not ended.
     Open,
     /// It has ended with this outcome, which the program has not asked for yet.
     Done {

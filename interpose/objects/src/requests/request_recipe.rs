@@ -94,7 +94,8 @@ pub struct Recipe {
     pub identity: Identity,
     /// How many processes take part.
     pub members: u32,
-    /// What a start adds to the sum of all workers: nothing, when all who take part have started it.
+    /// What a start adds to the sum of all workers: nothing, when all who take part have started
+    /// it.
     pub share: u64,
     /// All arguments but the request.
     pub arguments: Vec<Argument>,
@@ -103,8 +104,8 @@ pub struct Recipe {
 /// Marks numbers of partitioned messages.
 const PARTITIONED: u64 = 1 << 63;
 
-/// The partitioned message number `number` from one worker to another with this tag: its identity, and the share of its
-/// sender; that of its receiver is the opposite. An end may be nobody.
+/// The partitioned message number `number` from one worker to another with this tag: its identity,
+/// and the share of its sender; that of its receiver is the opposite. An end may be nobody.
 pub fn partitioned(
     comm: u64,
     ends: [Option<Worker>; 2],

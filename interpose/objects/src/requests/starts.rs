@@ -8,7 +8,8 @@ use crate::generated::HandleKind;
 use crate::handles::{VirtRequest, created};
 use understudy_mpi::real_types::RealRequest;
 
-/// Index and real request of a persistent send or receive that is not started, if there is a short way to its start.
+/// Index and real request of a persistent send or receive that is not started, if there is a short
+/// way to its start.
 #[inline(always)]
 pub fn startable(rt: &Runtime, handle: VirtRequest) -> Option<(u32, RealRequest)> {
     let index = created(HandleKind::Request, handle.0)?;
@@ -23,7 +24,8 @@ pub fn startable(rt: &Runtime, handle: VirtRequest) -> Option<(u32, RealRequest)
     (is_the_librarys && request.state == State::Inactive).then_some((index, *real))
 }
 
-/// A request that was [`startable`] has been started, behind all that is posted already: a message is counted as sent.
+/// A request that was [`startable`] has been started, behind all that is posted already: a message
+/// is counted as sent.
 #[inline(always)]
 pub fn is_started(rt: &Runtime, index: u32) {
     let sent = rt.requests.table.borrow_mut().requests.start(index);

@@ -1,8 +1,8 @@
 //! Synchronous sends (MPI 4.1, 3.4), which end when a receive has begun to receive their messages.
 //!
-//! A cut takes messages for which there is no receive yet (`drain` of the runtime), so that their sends
-//! have ended for the library. For the program they have not: such a request is [open](State::Open)
-//! until the receiver says that the program has received the message.
+//! A cut takes messages for which there is no receive yet (`drain` of the runtime), so that their
+//! sends have ended for the library. For the program they have not: such a request is
+//! [open](State::Open) until the receiver says that the program has received the message.
 
 use super::record::{EMPTY, Envelope, Kind, Mode, Request, State, done};
 use super::request_entries::{get, index, set_state};
@@ -43,7 +43,8 @@ impl Table {
     }
 }
 
-/// A synchronous send has been started with this request. What has been sent before does not follow.
+/// A synchronous send has been started with this request. What has been sent before does not
+/// follow.
 pub fn add(rt: &Runtime, index: u32, comm: VirtComm, peer: c_int, tag: c_int) {
     let Some(to) = comm::worker_of(rt, comm, peer) else {
         return;
@@ -122,7 +123,8 @@ pub fn settle(rt: &Runtime, send: &Synchronous, waits: bool) {
     set_state(rt, send.index, state);
 }
 
-/// The receiver says that the program has received this message; of one that has ended there may be word, too.
+/// The receiver says that the program has received this message; of one that has ended there may be
+/// word, too.
 pub fn is_received(rt: &Runtime, number: u64, from: Worker) {
     let found = {
         let table = rt.requests.table.borrow();

@@ -1,8 +1,10 @@
 //! Accelerators: memory of devices, which no image holds.
 //!
-//! What a device holds, and what the kernel knows of it, belongs to the process that has opened it: it does not roll back with the
-//! program's memory, nor come into another process with that. From version 570 on NVIDIA's driver brings it all into ordinary memory of the process when it
-//! is asked to, and lets go of its devices (CUDA Driver API, "CUDA Checkpointing"). Other drivers have nothing of the kind.
+//! What a device holds, and what the kernel knows of it, belongs to the process that has opened it:
+//! it does not roll back with the program's memory, nor come into another process with that. From
+//! version 570 on NVIDIA's driver brings it all into ordinary memory of the process when it is
+//! asked to, and lets go of its devices (CUDA Driver API, "CUDA Checkpointing"). Other drivers have
+//! nothing of the kind.
 //!
 //! ```text
 //!   a cut        lock, checkpoint ── before threads stop, since one of the driver's own may do it
@@ -14,7 +16,8 @@
 //!                restore, unlock ── when threads go on
 //! ```
 //!
-//! So an image is loaded only where no device is open, and each process goes on with what the driver itself has put back.
+//! So an image is loaded only where no device is open, and each process goes on with what the
+//! driver itself has put back.
 
 pub(super) mod device_state;
 pub(super) mod driver;

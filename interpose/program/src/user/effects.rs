@@ -12,7 +12,8 @@ use understudy_abi::effect;
 use understudy_formats::private::open_own;
 use understudy_numbers::Epoch;
 
-/// Where it is noted that other threads than the main one change files: in the ledger, and beside the epochs on disk; null: nobody looks.
+/// Where it is noted that other threads than the main one change files: in the ledger, and beside
+/// the epochs on disk; null: nobody looks.
 static NOTES: [AtomicPtr<AtomicU64>; 2] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 2];
 /// The epoch after whose cut the program is.
 static EPOCH: AtomicU64 = AtomicU64::new(0);
@@ -32,7 +33,8 @@ pub fn note_in(path: &Path) -> io::Result<()> {
     let file = open_own(path, libc::O_RDWR | libc::O_CREAT)?;
     file.set_len(LENGTH as u64)?;
     let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
-    // SAFETY: a new mapping, which stays; the caller is on a stack in the zone, so that is where it lies.
+    // SAFETY: a new mapping, which stays; the caller is on a stack in the zone, so that is where it
+    // lies.
     let note = unsafe {
         libc::mmap(
             std::ptr::null_mut(),

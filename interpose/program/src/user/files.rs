@@ -1,9 +1,9 @@
 //! Files that the program has open.
 //!
-//! At a rollback every regular file gets the size and offset that it had at the cut: what was written since is written
-//! again, at the same places. An understudy opens the files again, without truncating them; directories and devices, too.
-//! Files without a name it makes anew ([`nameless`]).
-//! Pipes and sockets it cannot have; what it lacks is named.
+//! At a rollback every regular file gets the size and offset that it had at the cut: what was
+//! written since is written again, at the same places. An understudy opens the files again, without
+//! truncating them; directories and devices, too. Files without a name it makes anew
+//! ([`nameless`]). Pipes and sockets it cannot have; what it lacks is named.
 #![allow(unsafe_code)]
 
 mod diagnosis;
@@ -69,7 +69,8 @@ pub(super) fn check_kinds(rt: &Runtime) -> Result<(), UserError> {
     objections::check_kinds(&rt.files, &rt.input.borrow())
 }
 
-/// Looks at what is open while all processes stand still at a cut: as soon as one goes on, files that others have open may grow.
+/// Looks at what is open while all processes stand still at a cut: as soon as one goes on, files
+/// that others have open may grow.
 pub fn note(rt: &Runtime) {
     rt.files.at_cut.set(Some(look(rt)));
 }
@@ -123,7 +124,8 @@ fn open_now(rt: &Runtime) -> Saved {
     saved
 }
 
-/// Whether a path is that of a device whose driver keeps state in the kernel: NVIDIA's, AMD's (KFD), and those of DRM's render nodes.
+/// Whether a path is that of a device whose driver keeps state in the kernel: NVIDIA's, AMD's
+/// (KFD), and those of DRM's render nodes.
 pub(super) fn is_device(path: &[u8]) -> bool {
     let kinds: [&[u8]; 3] = [b"/dev/nvidia", b"/dev/kfd", b"/dev/dri/renderD"];
     kinds.iter().any(|kind| path.starts_with(kind))
@@ -154,8 +156,8 @@ pub fn also_written(rt: &Runtime, file: &Arc<File>) {
     all.push(Arc::downgrade(file));
 }
 
-/// The regular files that the program may be writing, opened once more: to be named only, since to close what can be read or written
-/// would end the program's record locks (fcntl(2)).
+/// The regular files that the program may be writing, opened once more: to be named only, since to
+/// close what can be read or written would end the program's record locks (fcntl(2)).
 pub fn written(rt: &Runtime) -> Vec<File> {
     let of_layer = rt.files.of_layer.borrow();
     let of_layer: Vec<Arc<File>> = of_layer.iter().filter_map(Weak::upgrade).collect();
@@ -241,7 +243,8 @@ fn put_others_back(saved: &Saved, now: &Saved) -> Result<(), UserError> {
     Ok(())
 }
 
-/// Takes the locks again that the program held at the cut, when all have released those that they have taken since.
+/// Takes the locks again that the program held at the cut, when all have released those that they
+/// have taken since.
 pub fn take_locks(rt: &Runtime) -> Result<(), UserError> {
     let locks = rt.files.locks.take();
     let lost = locks.iter().find(|(fd, locks)| !held::take(**fd, locks));

@@ -5,7 +5,8 @@ use crate::arch::call_user;
 use crate::told::user_symbol;
 use std::ffi::c_void;
 
-/// Calls a procedure of the program's C library, on the program's own stack; to be called in a handler.
+/// Calls a procedure of the program's C library, on the program's own stack; to be called in a
+/// handler.
 fn call(procedure: &str, first: u64, second: u64) -> u64 {
     // SAFETY: one of malloc(3), calloc(3), free(3), malloc_trim(3), with its arguments.
     unsafe {
@@ -35,8 +36,9 @@ pub fn free(block: u64) {
     call("free", block, 0);
 }
 
-/// Gives whole pages that the program has freed back to the kernel, so that they are no part of copies. What the program has
-/// allocated later takes the same addresses as if nothing had been given back.
+/// Gives whole pages that the program has freed back to the kernel, so that they are no part of
+/// copies. What the program has allocated later takes the same addresses as if nothing had been
+/// given back.
 ///
 /// To be called in a handler, between two calls of the program's allocator.
 pub fn give_back_freed() {

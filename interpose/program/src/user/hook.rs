@@ -1,4 +1,5 @@
-//! Effects of the program that the face tells of before they happen: on files, and on the loaded libraries.
+//! Effects of the program that the face tells of before they happen: on files, and on the loaded
+//! libraries.
 #![allow(unsafe_code)]
 
 use super::{loader, undo};

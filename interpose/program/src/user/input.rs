@@ -1,9 +1,9 @@
 //! Standard input from a pipe, a socket or a terminal.
 //!
 //! Such input gives each byte once. The guardian relays the input and keeps what may be read again
-//! ([`understudy_wire::line::InputRequest`]). A checkpoint has the position up to which the program has read.
-//! A process that is set back, or replaces another, gets a pipe that is fed from that position on.
-//! Regular files are restored by their offsets (`super::files`).
+//! ([`understudy_wire::line::InputRequest`]). A checkpoint has the position up to which the program
+//! has read. A process that is set back, or replaces another, gets a pipe that is fed from that
+//! position on. Regular files are restored by their offsets (`super::files`).
 //!
 //! A wrapper of the program may have made a pipe itself. What is read of such a pipe is not kept:
 //! reads are detected (inotify(7)), and a recovery that needs them ends the job.
@@ -90,7 +90,8 @@ fn is_pipe(fd: i32) -> bool {
 
 /// `None` if this user has too many watches.
 fn watch() -> Option<File> {
-    // SAFETY: inotify_init1(2) makes a descriptor, which is the runtime side's, and inotify_add_watch(2) adds to it.
+    // SAFETY: inotify_init1(2) makes a descriptor, which is the runtime side's, and
+    // inotify_add_watch(2) adds to it.
     unsafe {
         let fd = libc::inotify_init1(libc::IN_NONBLOCK | libc::IN_CLOEXEC);
         let watch = (fd >= 0).then(|| File::from_raw_fd(fd))?;
@@ -99,8 +100,8 @@ fn watch() -> Option<File> {
     }
 }
 
-/// For a process that only replays a worker's calls, and may be its child: what it read would be missing in the worker. It
-/// finds the end of input, as every spare does.
+/// For a process that only replays a worker's calls, and may be its child: what it read would be
+/// missing in the worker. It finds the end of input, as every spare does.
 pub fn leave() {
     if !is_pipe(libc::STDIN_FILENO) {
         return;

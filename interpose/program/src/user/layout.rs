@@ -15,8 +15,9 @@ use understudy_mpi::real_types::RealComm;
 use understudy_numbers::Rank;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Notes, in the process's first constructor, what must be known from before the program runs: the mappings that ld.so
-/// made for itself (its first heap: link maps, the main thread's control block), and the layout to be compared.
+/// Notes, in the process's first constructor, what must be known from before the program runs: the
+/// mappings that ld.so made for itself (its first heap: link maps, the main thread's control
+/// block), and the layout to be compared.
 pub fn remember_start(rt: &Runtime) {
     super::files::remember_start(rt);
     rt.input.borrow_mut().remember_start();
@@ -43,7 +44,8 @@ pub fn remember_start(rt: &Runtime) {
     rt.layout.set(describe(&modules));
 }
 
-/// The mappings that hold the thread's control block or a link map, without what the modules themselves cover.
+/// The mappings that hold the thread's control block or a link map, without what the modules
+/// themselves cover.
 fn loader_heap(modules: &[tls::Module]) -> Vec<AddrRange> {
     let maps = loader::link_maps().map(|map| std::ptr::from_ref(map) as u64);
     let inside: Vec<u64> = iter::once(tls::control_block()).chain(maps).collect();
@@ -130,7 +132,8 @@ pub fn layout(rt: &Runtime) -> Vec<(String, u64)> {
     rt.layout.borrow().clone()
 }
 
-/// Compares the layout over all ranks. Names the first difference between this rank and rank 0, in every rank alike.
+/// Compares the layout over all ranks. Names the first difference between this rank and rank 0, in
+/// every rank alike.
 ///
 /// # Errors
 /// That of a real procedure.

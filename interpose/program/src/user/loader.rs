@@ -1,15 +1,16 @@
 //! Libraries that the program has opened since MPI_Init (dlopen(3)), and what ld.so knows of them.
 //!
-//! ld.so's state is outside of the image, since both sides share it: records of libraries, numbers and blocks of
-//! thread-local data. After a rollback or a takeover it must be what it was at the cut:
+//! ld.so's state is outside of the image, since both sides share it: records of libraries, numbers
+//! and blocks of thread-local data. After a rollback or a takeover it must be what it was at the
+//! cut:
 //!
 //! ```text
 //!   a survivor     puts its own copy of ld.so's memory back       (memory)
 //!   an understudy  opens and closes what the dead rank had        (operations, replay)
 //! ```
 //!
-//! The libraries' own mappings and pages belong to the image. A program of which this could not be done is refused at the
-//! first cut after it has opened such a library.
+//! The libraries' own mappings and pages belong to the image. A program of which this could not be
+//! done is refused at the first cut after it has opened such a library.
 #![allow(unsafe_code)]
 
 mod list;
@@ -108,7 +109,8 @@ struct Kept {
     checked: Mark,
 }
 
-/// So many states are kept. An epoch on disk may be older; it is loaded in processes that have been started anew.
+/// So many states are kept. An epoch on disk may be older; it is loaded in processes that have been
+/// started anew.
 const MOST_STATES: usize = 16;
 /// A program that opens and closes more than this would make every checkpoint long.
 const MOST_OPERATIONS: usize = 5000;
@@ -255,7 +257,8 @@ pub fn check(loaded: &Loaded) -> Result<(), UserError> {
     Ok(())
 }
 
-/// Whether the face knows this block as ld.so's record of a library, so that an understudy's can be put there.
+/// Whether the face knows this block as ld.so's record of a library, so that an understudy's can be
+/// put there.
 fn is_record(handle: u64) -> bool {
     let heap = USER_LD_HEAP as u64..(USER_LD_HEAP + LD_HEAP_SIZE) as u64;
     // SAFETY: the header of a block of that heap.
@@ -345,8 +348,8 @@ pub fn restore(loaded: &Loaded, saved: &Saved) -> Result<(), UserError> {
     Ok(())
 }
 
-/// Whether the program is inside of ld.so: the constructor of a library that is being opened has called MPI. It cannot be
-/// saved there, for ld.so would not be where the program is.
+/// Whether the program is inside of ld.so: the constructor of a library that is being opened has
+/// called MPI. It cannot be saved there, for ld.so would not be where the program is.
 pub fn is_loading() -> bool {
     let mut found = false;
     // SAFETY: the unwinder calls with this argument, on this stack.

@@ -59,7 +59,8 @@ pub fn is_held_mutex(words: &[u64], owner: u32, users: u32) -> bool {
     } else {
         count <= 1
     };
-    // Robust mutexes are in a list that begins in the thread's control block; the lowest bit marks those that inherit.
+    // Robust mutexes are in a list that begins in the thread's control block; the lowest bit marks
+    // those that inherit.
     let is_link = |word: u64| word != 0 && word & 6 == 0 && word < 1 << 47;
     let is_listed = if has(ROBUST) {
         is_link(previous) && is_link(next)

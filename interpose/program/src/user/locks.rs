@@ -1,15 +1,18 @@
-//! Locks of the program that know their owner: glibc notes a thread number (gettid(2)), which another process does not have.
+//! Locks of the program that know their owner: glibc notes a thread number (gettid(2)), which
+//! another process does not have.
 //!
-//! Recursive, error-checking, robust and priority-inheriting mutexes, and read-write locks that are held for writing,
-//! compare the note with the caller. In a process that takes a part, the notes of the locks that the main thread holds
-//! are those of the dead process: unlocking would fail, or unlock as a reader. So once an image is loaded, its
-//! memory is searched for them, and this process's numbers are put in. The pages count as changed then, as by the
-//! program itself; until the next checkpoint holds them, a rollback leads back to the old number, which is
-//! part of the saved state, and to another search.
+//! Recursive, error-checking, robust and priority-inheriting mutexes, and read-write locks that are
+//! held for writing, compare the note with the caller. In a process that takes a part, the notes of
+//! the locks that the main thread holds are those of the dead process: unlocking would fail, or
+//! unlock as a reader. So once an image is loaded, its memory is searched for them, and this
+//! process's numbers are put in. The pages count as changed then, as by the program itself; until
+//! the next checkpoint holds them, a rollback leads back to the old number, which is part of the
+//! saved state, and to another search.
 //!
-//! A number alone means nothing: it could be the program's data. All of the lock's words must be as a thread leaves them
-//! among no more others than the program has. The layouts are glibc's from 2.25 on,
-//! x86-64 (`struct_mutex.h`, `struct_rwlock.h`; pthread_mutex_lock.c and pthread_rwlock_common.c).
+//! A number alone means nothing: it could be the program's data. All of the lock's words must be as
+//! a thread leaves them among no more others than the program has. The layouts are glibc's from
+//! 2.25 on, x86-64 (`struct_mutex.h`, `struct_rwlock.h`; pthread_mutex_lock.c and
+//! pthread_rwlock_common.c).
 #![allow(unsafe_code)]
 
 use super::lock_words::{INHERIT, ROBUST, halves, is_held_mutex, is_written_lock, join};
@@ -20,7 +23,8 @@ use understudy_image::runs::{self, AddrRange, PageRun};
 /// Words that are compared at once before a hit is looked for.
 const CHUNK: usize = 512;
 
-/// Numbers of threads that may hold locks, for whoever reads all memory before it is known which of them have changed.
+/// Numbers of threads that may hold locks, for whoever reads all memory before it is known which of
+/// them have changed.
 #[derive(Clone, Copy, Debug)]
 pub struct Owners {
     least: u32,
@@ -39,7 +43,8 @@ impl Owners {
         })
     }
 
-    /// Whether a page may have the word of a lock that tells its owner: without a branch, so that the processor takes several at a time.
+    /// Whether a page may have the word of a lock that tells its owner: without a branch, so that
+    /// the processor takes several at a time.
     pub fn may_be_in(&self, page: &[u8]) -> bool {
         let Owners { least, most } = *self;
         let (words, _) = page.as_chunks();
@@ -50,8 +55,8 @@ impl Owners {
     }
 }
 
-/// Finds the locks among `words` (aligned memory) that those hold who have other numbers now, with an owner in the first `length`: the
-/// indices of the words with the owners, and their new numbers.
+/// Finds the locks among `words` (aligned memory) that those hold who have other numbers now, with
+/// an owner in the first `length`: the indices of the words with the owners, and their new numbers.
 fn find_owners(
     words: &[u64],
     length: usize,
@@ -67,7 +72,8 @@ fn find_owners(
     let mut found = Vec::new();
     for start in (0..length).step_by(CHUNK) {
         let chunk = start..(start + CHUNK).min(length);
-        // All words of the chunk, so that the processor takes several at a time. The upper half is small in what is looked for.
+        // All words of the chunk, so that the processor takes several at a time. The upper half is
+        // small in what is looked for.
         let hits = |word: u64| {
             (word as u32).wrapping_sub(least) <= most - least && word >> 32 <= u64::from(users)
         };
@@ -99,12 +105,14 @@ fn find_owners(
 /// Makes another thread the owner of a lock.
 ///
 /// # Safety
-/// The words must be those that [`find_owners`] has found: the one before that with the owner, that, and the one behind.
+/// The words must be those that [`find_owners`] has found: the one before that with the owner,
+/// that, and the one behind.
 unsafe fn give(place: *mut [u64; 3], new: ThreadNumber) {
     // SAFETY: as the caller promises.
     let [before, owner, behind] = unsafe { &mut *place };
     *owner = join(new.0, halves(*owner).1);
-    // The lock has two bits of the kernel's above the number. (What follows the owner of a read-write lock is 0.)
+    // The lock has two bits of the kernel's above the number. (What follows the owner of a
+    // read-write lock is 0.)
     let (lock, count) = halves(*before);
     if halves(*behind).0 & (ROBUST | INHERIT) != 0 {
         *before = join(lock & !libc::FUTEX_TID_MASK | new.0, count);
@@ -114,8 +122,9 @@ unsafe fn give(place: *mut [u64; 3], new: ThreadNumber) {
 /// The longest lock that is looked for, in bytes.
 const LONGEST: u64 = 56;
 
-/// Where the program may hold locks: what it can write of the loaded pages, and of its thread-local storage; and up to where what
-/// follows may be looked at. (A lock may end in a page that nobody has written, or in another area.)
+/// Where the program may hold locks: what it can write of the loaded pages, and of its thread-local
+/// storage; and up to where what follows may be looked at. (A lock may end in a page that nobody
+/// has written, or in another area.)
 fn places(
     layout: &Layout,
     pages: &[PageRun],
@@ -146,8 +155,8 @@ fn places(
         .collect()
 }
 
-/// Gives the locks in what has just been loaded to the threads that have other numbers now. `changed` has all threads, `pages` (sorted) all
-/// in which a lock of theirs may lie.
+/// Gives the locks in what has just been loaded to the threads that have other numbers now.
+/// `changed` has all threads, `pages` (sorted) all in which a lock of theirs may lie.
 pub fn pass_on(
     changed: &[Change],
     layout: &Layout,
@@ -166,7 +175,8 @@ pub fn pass_on(
     let mut found = Vec::new();
     for (place, end) in places(layout, pages, thread_locals) {
         let length = (end - place.start) as usize / 8;
-        // SAFETY: readable and writable memory of the user side, which stands still; aligned to words.
+        // SAFETY: readable and writable memory of the user side, which stands still; aligned to
+        // words.
         let words = unsafe { std::slice::from_raw_parts(place.start as *const u64, length) };
         let owners = find_owners(words, place.len() as usize / 8, &changed, users);
         found.extend(
@@ -350,7 +360,8 @@ mod tests {
         assert_eq!(memory.pass(), 0);
     }
 
-    /// The number as the program's data: everywhere, and in what differs from a held lock by one bit.
+    /// The number as the program's data: everywhere, and in what differs from a held lock by one
+    /// bit.
     #[test]
     fn data_stay_as_they_are() {
         let own = ThreadNumber::own().0;

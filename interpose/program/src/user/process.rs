@@ -1,5 +1,5 @@
-//! What the kernel keeps for the program beside its memory: interval timers, resource limits, the alternate signal stack,
-//! permission to use parts of the processor.
+//! What the kernel keeps for the program beside its memory: interval timers, resource limits, the
+//! alternate signal stack, permission to use parts of the processor.
 #![allow(unsafe_code)]
 
 use super::UserError;
@@ -33,8 +33,8 @@ pub struct Saved {
     number: i32,
 }
 
-/// Bits of the processor's features that a process may use when it has asked for them: AMX's tile data, the only one so
-/// far (the kernel's Documentation/arch/x86/xstate.rst).
+/// Bits of the processor's features that a process may use when it has asked for them: AMX's tile
+/// data, the only one so far (the kernel's Documentation/arch/x86/xstate.rst).
 const ON_REQUEST: u64 = 1 << TILE_DATA;
 const TILE_DATA: u32 = 18;
 
@@ -185,7 +185,8 @@ pub fn restore_number(saved: &Saved) {
     }
 }
 
-/// Sets them where they differ; those of a thread only if this is the one that has made the cut (`is_callers`).
+/// Sets them where they differ; those of a thread only if this is the one that has made the cut
+/// (`is_callers`).
 pub fn restore(saved: &Saved, is_callers: bool) -> Result<(), UserError> {
     // The signal stack of the dead process had room for these registers; this one's may have none.
     ask_for(saved.features)?;
@@ -232,7 +233,8 @@ pub fn restore(saved: &Saved, is_callers: bool) -> Result<(), UserError> {
         );
     }
     if saved.signal_stack != signal_stack() {
-        // SAFETY: sigaltstack(2) with a value that was read before; the runtime has none of its own.
+        // SAFETY: sigaltstack(2) with a value that was read before; the runtime has none of its
+        // own.
         unsafe {
             libc::syscall(
                 libc::SYS_sigaltstack,

@@ -1,5 +1,6 @@
-//! Memory that the program shares with other processes. A rank's image holds it as it was when that rank was saved, so it
-//! must not be rolled back if another rank has it too. And memory that cannot be had elsewhere as the program has it.
+//! Memory that the program shares with other processes. A rank's image holds it as it was when that
+//! rank was saved, so it must not be rolled back if another rank has it too. And memory that cannot
+//! be had elsewhere as the program has it.
 #![allow(unsafe_code)]
 
 use super::open::{descriptors, path_of, stat};
@@ -25,7 +26,8 @@ pub fn count() -> u64 {
     unsafe { crate::told::info().user_shared_maps.read_volatile() }.into()
 }
 
-/// What the program has mapped, if it has ever asked for memory that may be shared, or is of huge pages.
+/// What the program has mapped, if it has ever asked for memory that may be shared, or is of huge
+/// pages.
 fn mapped() -> Vec<Vma> {
     if count() == 0 {
         return Vec::new();

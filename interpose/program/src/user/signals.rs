@@ -40,7 +40,8 @@ fn actions() -> Vec<Action> {
     (1..=SIGNALS).map(|signal| action(signal, None)).collect()
 }
 
-/// Handlers of the program are not to run while a thread is in the runtime, except for signals that are let through.
+/// Handlers of the program are not to run while a thread is in the runtime, except for signals that
+/// are let through.
 fn keep_out(actions: &[Action]) {
     let is_handled = |(number, action): (usize, &Action)| {
         action[0] > SIG_IGN && !belongs_to_runtime(action) && LET_THROUGH >> number & 1 == 0
@@ -83,8 +84,9 @@ impl Saved {
         self.mask
     }
 
-    /// Sends this process once more what a launcher has sent to all since the cut, or had sent when no handler had run yet: each signal,
-    /// with the time at which it was sent last. Only those for which the program had a handler at the cut.
+    /// Sends this process once more what a launcher has sent to all since the cut, or had sent when
+    /// no handler had run yet: each signal, with the time at which it was sent last. Only those for
+    /// which the program had a handler at the cut.
     pub fn send_again(&self, passed: impl Iterator<Item = (i32, u64)>) {
         for (signal, time) in passed {
             let place = signal as usize - 1;
@@ -117,10 +119,11 @@ fn restore_pending(saved: &Saved) {
     waiting_signals::restore(&blocked);
 }
 
-/// Sets them. A signal for a handler that the program had not set yet at the cut is forgotten: its default action could end the process.
+/// Sets them. A signal for a handler that the program had not set yet at the cut is forgotten: its
+/// default action could end the process.
 ///
-/// Handlers of the runtime side stay this process's own. The signal mask is this thread's only if `is_callers`, the one
-/// that has made the cut.
+/// Handlers of the runtime side stay this process's own. The signal mask is this thread's only if
+/// `is_callers`, the one that has made the cut.
 pub fn restore(saved: &Saved, is_callers: bool) {
     keep_out(&saved.actions);
     cancellation::restore_program(saved.cancellation);

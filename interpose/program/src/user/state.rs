@@ -114,7 +114,8 @@ impl State {
         locks::Owners::new(self.threads.numbers().chain([self.thread]))
     }
 
-    /// Makes missing threads, makes this process's threads the owners of locks, and restores timers.
+    /// Makes missing threads, makes this process's threads the owners of locks, and restores
+    /// timers.
     ///
     /// This comes after all else. `pages` (sorted) are those with locks that the program holds, or
     /// more of those that have been loaded; `frame` is the call at the cut.

@@ -44,7 +44,8 @@ pub fn tell_numbers() {
     }
 }
 
-/// What is saved of a thread. Its registers, signal mask and signal stack are in the frame, which is in the image.
+/// What is saved of a thread. Its registers, signal mask and signal stack are in the frame, which
+/// is in the image.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 struct Thread {
     number: ThreadNumber,
@@ -67,7 +68,8 @@ pub struct Saved {
     threads: Vec<Thread>,
     lists: lists::Saved,
     libraries: Vec<vectors::Generation>,
-    /// The thread that has made the cut, with no frame, if that was not the main one, which is among the others then.
+    /// The thread that has made the cut, with no frame, if that was not the main one, which is
+    /// among the others then.
     caller: Option<Thread>,
     /// Whether any thread may call MPI, and several at the same time.
     is_shared: bool,
@@ -164,7 +166,8 @@ pub fn go_back(rt: &Runtime, frame: &Frame) {
     }
 }
 
-/// Whether one of the program's threads has such a number, or nobody can tell just now; not so where threads cannot be told apart.
+/// Whether one of the program's threads has such a number, or nobody can tell just now; not so
+/// where threads cannot be told apart.
 fn is_any(rt: &Runtime, has: impl Fn(i32) -> bool) -> bool {
     let threads = rt.threads.borrow();
     let Some(threads) = threads.as_ref() else {
@@ -231,7 +234,8 @@ pub fn numbers(rt: &Runtime) -> Vec<ThreadNumber> {
     own.map(|thread| ThreadNumber::of(thread.number)).collect()
 }
 
-/// Whether a thread of the program's has this number, or nobody can tell just now: what is not so is seen at the next cut.
+/// Whether a thread of the program's has this number, or nobody can tell just now: what is not so
+/// is seen at the next cut.
 pub fn may_have(rt: &Runtime, number: ThreadNumber) -> bool {
     is_any(rt, |own| own == number.get())
 }

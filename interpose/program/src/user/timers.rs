@@ -1,13 +1,16 @@
-//! Timers that the program has made (timer_create(2)), as the kernel lists them in /proc/self/timers (proc(5)).
+//! Timers that the program has made (timer_create(2)), as the kernel lists them in
+//! /proc/self/timers (proc(5)).
 //!
-//! The program knows a timer by the kernel's number for it, so one that is missing after a takeover or a rollback is made
-//! again with the same. One that signals a thread signals the thread that has taken its place.
+//! The program knows a timer by the kernel's number for it, so one that is missing after a takeover
+//! or a rollback is made again with the same. One that signals a thread signals the thread that has
+//! taken its place.
 //!
-//! Behind timers that start threads (SIGEV_THREAD) there is a thread of glibc's: the kernel signals it, and it creates a thread
-//! for each expiry. It is brought back like all others. glibc keeps its number for the timers that are made later, in a variable
-//! that has no name outside (`__timer_helper_tid`, sysdeps/unix/sysv/linux/timer_routines.c). It is found by its value: if
-//! exactly one word of glibc's data has that, it is the variable's. Where there is no such timer just now, the thread is known by
-//! the signals that it blocks.
+//! Behind timers that start threads (SIGEV_THREAD) there is a thread of glibc's: the kernel signals
+//! it, and it creates a thread for each expiry. It is brought back like all others. glibc keeps its
+//! number for the timers that are made later, in a variable that has no name outside
+//! (`__timer_helper_tid`, sysdeps/unix/sysv/linux/timer_routines.c). It is found by its value: if
+//! exactly one word of glibc's data has that, it is the variable's. Where there is no such timer
+//! just now, the thread is known by the signals that it blocks.
 #![allow(unsafe_code)]
 
 pub(super) mod kernel_timer;
@@ -31,7 +34,8 @@ pub struct Saved {
     helper: Option<(u64, ThreadNumber)>,
 }
 
-/// All signals but that by which threads stop; the kernel leaves out two that nobody can block, and while it is waited for the timers'.
+/// All signals but that by which threads stop; the kernel leaves out two that nobody can block, and
+/// while it is waited for the timers'.
 fn blocks_all_but_stop(thread: ThreadNumber) -> bool {
     let open =
         [libc::SIGKILL, libc::SIGSTOP, STOP_SIGNAL, SIGTIMER].map(|signal| 1u64 << (signal - 1));
@@ -40,7 +44,8 @@ fn blocks_all_but_stop(thread: ThreadNumber) -> bool {
         .is_some_and(|blocked| blocked | open == u64::MAX && blocked & 1 << (STOP_SIGNAL - 1) == 0)
 }
 
-/// Where glibc has the number of its thread, and that, if it has one; an error if that is not certain.
+/// Where glibc has the number of its thread, and that, if it has one; an error if that is not
+/// certain.
 fn helper(rt: &Runtime, timers: &[Kind]) -> Result<Option<(u64, ThreadNumber)>, UserError> {
     let signalled = signalled(timers);
     if signalled.is_none() && !threads::are_known(rt) {
@@ -120,7 +125,8 @@ pub fn check(rt: &Runtime) -> Result<(), UserError> {
     }
 }
 
-/// Threads have stopped for a cut. False: a timer that expires once may have just done so, and the signal would be lost.
+/// Threads have stopped for a cut. False: a timer that expires once may have just done so, and the
+/// signal would be lost.
 pub fn are_quiet(rt: &Runtime) -> bool {
     let timers = if rt.timers.signals_threads.get() {
         kernel_timer::read_all()
@@ -152,7 +158,8 @@ pub fn capture(rt: &Runtime) -> Result<Saved, UserError> {
     Ok(Saved { timers, helper })
 }
 
-/// Makes the timers those of the cut, with the time that was left of each. `changed` has all threads, which stand still.
+/// Makes the timers those of the cut, with the time that was left of each. `changed` has all
+/// threads, which stand still.
 pub fn restore(rt: &Runtime, saved: &Saved, changed: &[Change]) -> Result<(), UserError> {
     if let Some((place, helper)) = saved.helper {
         let number = number_now(helper, changed).unwrap_or(helper).get();

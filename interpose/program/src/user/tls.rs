@@ -1,8 +1,9 @@
 //! Thread-local storage of the main thread's user side.
 //!
-//! The static TLS block and the thread's control block hold data of both sides: the modules of the program, the modules
-//! of the runtime's namespace, and the C library's own record of the thread. Only the first, the slots of the program's
-//! pthread keys and its list of held robust mutexes belong to the image; the pages themselves are left out of it.
+//! The static TLS block and the thread's control block hold data of both sides: the modules of the
+//! program, the modules of the runtime's namespace, and the C library's own record of the thread.
+//! Only the first, the slots of the program's pthread keys and its list of held robust mutexes
+//! belong to the image; the pages themselves are left out of it.
 #![allow(unsafe_code)]
 
 use super::UserError;
@@ -37,7 +38,8 @@ pub struct Module {
     pub ranges: Vec<(u64, u64)>,
     /// Address and length of its thread-local block in this thread.
     tls: Option<(u64, usize)>,
-    /// Checksum of its notes, one of which is the linker's checksum of the whole file (build id) in most.
+    /// Checksum of its notes, one of which is the linker's checksum of the whole file (build id) in
+    /// most.
     notes: Option<u64>,
 }
 
@@ -114,8 +116,9 @@ pub fn modules() -> Vec<Module> {
     modules
 }
 
-/// Where the C library keeps the values of the pthread keys that belong to the user side: the first-level block of 32
-/// keys in the control block, and the pointers to the user side's further blocks.
+/// Where the C library keeps the values of the pthread keys that belong to the user side: the
+/// first-level block of 32 keys in the control block, and the pointers to the user side's further
+/// blocks.
 ///
 fn key_slots() -> Vec<(u64, usize)> {
     let offset = sys::debuggers_offset(c"_thread_db_pthread_specific");
@@ -142,15 +145,16 @@ pub fn control_block() -> u64 {
     understudy_abi::control_block::address() as u64
 }
 
-/// Checksum of the stack protector's value and the pointer guard, which stacks and saved contexts hold.
+/// Checksum of the stack protector's value and the pointer guard, which stacks and saved contexts
+/// hold.
 pub fn guards() -> u64 {
     // SAFETY: words of glibc's thread control block on x86-64.
     let guards = unsafe { (control_block() as *const [u64; 2]).byte_add(0x28).read() };
     xxh3_64(&guards.map(u64::to_le_bytes).concat())
 }
 
-/// The list of the robust mutexes that the main thread holds (get_robust_list(2)): its head, in the control block, and
-/// glibc's pointer before that, which makes it a list in both directions.
+/// The list of the robust mutexes that the main thread holds (get_robust_list(2)): its head, in the
+/// control block, and glibc's pointer before that, which makes it a list in both directions.
 fn robust_list() -> Option<(u64, usize)> {
     const POINTER: usize = size_of::<u64>();
     let (mut head, mut length) = (0u64, 0usize);

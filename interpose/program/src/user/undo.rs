@@ -1,7 +1,8 @@
 //! Files and names as they were at a cut.
 //!
-//! [`super::files`] knows what was open at the cut. What the program has done since to files that it opened and closed
-//! again, or to names (rename, unlink, mkdir …), is in an *undo log*: the face tells of each effect before it happens.
+//! [`super::files`] knows what was open at the cut. What the program has done since to files that
+//! it opened and closed again, or to names (rename, unlink, mkdir …), is in an *undo log*: the face
+//! tells of each effect before it happens.
 //!
 //! ```text
 //!   note   a call of the program → records: what to do to take it back, and backups of what it destroys
@@ -9,11 +10,11 @@
 //!   apply  the records of all ranks of a node, undone in the reverse order of time
 //! ```
 //!
-//! A cut begins a new section of the log. A section is needed as long as anyone may go back to its cut: if a rank commits
-//! epoch n and dies before all others have, they go back to n − 1.
+//! A cut begins a new section of the log. A section is needed as long as anyone may go back to its
+//! cut: if a rank commits epoch n and dies before all others have, they go back to n − 1.
 //!
-//! At a failure everybody looks at the logs of all ranks; one process of each node (it holds a lock) undoes them, those
-//! of the dead included. Nobody goes on before that: an agreement follows.
+//! At a failure everybody looks at the logs of all ranks; one process of each node (it holds a
+//! lock) undoes them, those of the dead included. Nobody goes on before that: an agreement follows.
 
 mod anchor;
 mod apply;
@@ -108,8 +109,8 @@ pub fn undo_start(rt: &Runtime) -> Result<(), UserError> {
     Ok(())
 }
 
-/// Keeps the log in a directory, so that a job can be started again. If that cannot be, it stays in memory: then there are
-/// no epochs on disk either.
+/// Keeps the log in a directory, so that a job can be started again. If that cannot be, it stays in
+/// memory: then there are no epochs on disk either.
 pub fn keep_on_disk(rt: &Runtime, directory: &Path, lineage: u64, start: u64) {
     let (lineage, rank) = (format!("{lineage:016x}"), told::process());
     let directory = directory.to_owned();
@@ -178,7 +179,8 @@ pub fn forget_before(rt: &Runtime, epoch: Epoch) {
     on_children(rt, |children| children.forget_before(epoch));
 }
 
-/// Undoes what all ranks of this node have done since the cut of `epoch`. All living processes are in the recovery.
+/// Undoes what all ranks of this node have done since the cut of `epoch`. All living processes are
+/// in the recovery.
 pub fn undo(rt: &Runtime, epoch: Epoch) -> Result<(), UserError> {
     if output::have_effects_since(rt, epoch) {
         return Err(UserError::ThreadsFiles);
@@ -203,7 +205,8 @@ impl From<apply::Failed> for UserError {
 
 fn undo_all(rt: &Runtime, logs: Vec<PathBuf>, epoch: Epoch) -> Result<(), apply::Failed> {
     let place = place(rt);
-    // Where nothing can be written to the disk, the logs have gone on in memory, and so each node has its own.
+    // Where nothing can be written to the disk, the logs have gone on in memory, and so each node
+    // has its own.
     let [lock, other] =
         [place.log_of(FIRST), place.refuge_of(&FIRST)].map(|log| log.with_extension(place::LOCK));
     let alone = alone(&lock).map(|file| (file, lock));
@@ -223,7 +226,8 @@ fn undo_all(rt: &Runtime, logs: Vec<PathBuf>, epoch: Epoch) -> Result<(), apply:
     done
 }
 
-/// Waits until no other process is here. The file is removed by whoever leaves, so it may have to be made again.
+/// Waits until no other process is here. The file is removed by whoever leaves, so it may have to
+/// be made again.
 fn alone(path: &Path) -> io::Result<File> {
     loop {
         let file = open_own(path, libc::O_WRONLY | libc::O_CREAT)?;

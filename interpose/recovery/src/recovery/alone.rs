@@ -1,7 +1,8 @@
 //! Nodes on which nobody is left: what only their processes could have told.
 //!
-//! How far a dead process's relay has got, and what it did to files since the cut, lies in memory of its node. A living
-//! process of that node reads it; where there is none, the user is told what follows.
+//! How far a dead process's relay has got, and what it did to files since the cut, lies in memory
+//! of its node. A living process of that node reads it; where there is none, the user is told what
+//! follows.
 
 use crate::Runtime;
 use crate::{sys, world};

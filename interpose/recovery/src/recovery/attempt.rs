@@ -80,8 +80,8 @@ pub fn run(rt: &Runtime, report: &mut Report) -> Result<Outcome, Again> {
     })
 }
 
-/// The processes of a new generation of the job; and the epoch whose copies are whole, which nobody may have
-/// committed.
+/// The processes of a new generation of the job; and the epoch whose copies are whole, which nobody
+/// may have committed.
 fn renew(rt: &Runtime, report: &mut Report) -> mpi::Result<(RealComm, Option<Epoch>)> {
     if let Some(all) = newcomers::take_first(rt) {
         found::inherit(rt);
@@ -91,7 +91,8 @@ fn renew(rt: &Runtime, report: &mut Report) -> mpi::Result<(RealComm, Option<Epo
     let begin = renewal::leave_generation(rt);
     own_messages::all_is_back();
     report.stage(rt, RecoveryStage::Reset);
-    // Calls do nothing before the generation begins: what is under way has ended with the library that it was given to.
+    // Calls do nothing before the generation begins: what is under way has ended with the library
+    // that it was given to.
     let whole = copies::interrupt(rt);
     rehearsal::interrupt(rt);
     user::stop_children(rt);
@@ -109,8 +110,9 @@ fn renew(rt: &Runtime, report: &mut Report) -> mpi::Result<(RealComm, Option<Epo
     Ok((all, whole))
 }
 
-/// The threads of a worker stand still before files or memory are put back. (A newcomer opens libraries first, and has nothing to lose.)
-/// Where that cannot be, the process ends, as one more that has died. So does one whose devices would not go back with its memory.
+/// The threads of a worker stand still before files or memory are put back. (A newcomer opens
+/// libraries first, and has nothing to lose.) Where that cannot be, the process ends, as one more
+/// that has died. So does one whose devices would not go back with its memory.
 fn stand_still(rt: &Runtime) {
     let Part::Worker(_) = world::get(rt).part else {
         return;
@@ -135,8 +137,9 @@ fn stand_still(rt: &Runtime) {
     }
 }
 
-/// What this process has come to, if all others have come as far. Where a generation fails, who has not ends it, as others may wait for
-/// this process elsewhere; some may take it for a success, and meet the others in the next one.
+/// What this process has come to, if all others have come as far. Where a generation fails, who has
+/// not ends it, as others may wait for this process elsewhere; some may take it for a success, and
+/// meet the others in the next one.
 fn all_have<T>(all: RealComm, own: mpi::Result<T>) -> Result<T, Again> {
     let own = own.map_err(|_| Again)?;
     all.barrier().map(|()| own).map_err(|_| Again)
@@ -148,8 +151,8 @@ fn part_in(rt: &Runtime, plan: &Plan) -> mpi::Result<Worker> {
         .ok_or(mpi::Error::INTERN)
 }
 
-/// From here on this process has no other epoch to go back to: once all have come as far, a later attempt cannot choose another one, and
-/// files may become what they were.
+/// From here on this process has no other epoch to go back to: once all have come as far, a later
+/// attempt cannot choose another one, and files may become what they were.
 fn decide(rt: &Runtime, plan: &Plan) -> mpi::Result<()> {
     if plan.lost.is_none() {
         found::resolve(rt, plan.epoch);

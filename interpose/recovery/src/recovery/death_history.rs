@@ -1,14 +1,15 @@
 //! Causes of death of processes, and the judgement whether the program is to blame.
 //!
 //! A rank that dies of a signal of its own at the same place for the third time, with at most two
-//! epochs in between, whichever rank it is, will do so in every spare: that is a bug of the program,
-//! and the job ends. The first two times it may have been the machine (a flipped bit is gone after
-//! the rollback). *The same place* is the instruction that has faulted; where the program has raised
-//! the signal itself (abort(3)), all its callers count too, since all of them end in the same
-//! function of libc. If the handler could not run (the stack is exhausted), the signal alone has to
-//! do. SIGKILL never counts, nor a signal that another process has sent, nor a bus error that the
-//! hardware reports: nothing tells those from the loss of a machine. After the third SIGKILL of one
-//! worker, a line names the kernel's out-of-memory killer; the tenth death is the last.
+//! epochs in between, whichever rank it is, will do so in every spare: that is a bug of the
+//! program, and the job ends. The first two times it may have been the machine (a flipped bit is
+//! gone after the rollback). *The same place* is the instruction that has faulted; where the
+//! program has raised the signal itself (abort(3)), all its callers count too, since all of them
+//! end in the same function of libc. If the handler could not run (the stack is exhausted), the
+//! signal alone has to do. SIGKILL never counts, nor a signal that another process has sent, nor a
+//! bus error that the hardware reports: nothing tells those from the loss of a machine. After the
+//! third SIGKILL of one worker, a line names the kernel's out-of-memory killer; the tenth death is
+//! the last.
 
 use std::ffi::c_int;
 use std::fmt::Write;
@@ -90,8 +91,8 @@ impl History {
 
     /// Returns the last process of each dead worker, and makes the earlier deaths the same in all.
     ///
-    /// An attempt may have succeeded for some processes only. None of the `living` is returned, which
-    /// some may have seen take over.
+    /// An attempt may have succeeded for some processes only. None of the `living` is returned,
+    /// which some may have seen take over.
     pub(super) fn agree(&mut self, views: &[View], living: &[ProcessNumber]) -> Vec<ProcessNumber> {
         self.earlier.clear();
         for death in views.iter().flat_map(|view| &view.earlier) {

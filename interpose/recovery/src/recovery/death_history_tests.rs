@@ -16,7 +16,8 @@ fn fault(signal: c_int, code: i32, places: &[u64]) -> Cause {
     })
 }
 
-/// Which of these deaths, one after the other, each with the epoch that is gone back to, ends the job.
+/// Which of these deaths, one after the other, each with the epoch that is gone back to, ends the
+/// job.
 fn ends_at(deaths: &[(u32, u64, Cause)]) -> Option<usize> {
     let mut history = History::default();
     deaths.iter().position(|(worker, epoch, cause)| {

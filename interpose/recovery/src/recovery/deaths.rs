@@ -1,8 +1,8 @@
 //! Deaths of processes, as the survivors exchange and record them.
 //!
 //! The note of a process about a fatal signal (`fatal`) is read by the processes of its node. The
-//! others get it in the meeting, so all come to the same judgement ([`super::death_history`]); newcomers get the
-//! history.
+//! others get it in the meeting, so all come to the same judgement ([`super::death_history`]);
+//! newcomers get the history.
 
 use super::death_history::{Cause, Death, MARK_WORDS, View, WORDS};
 use crate::Runtime;

@@ -1,4 +1,5 @@
-//! Copies after a failure: those that died with a rank are fetched or made again, and so are damaged ones.
+//! Copies after a failure: those that died with a rank are fetched or made again, and so are
+//! damaged ones.
 
 use super::found::{self, has_own, note_layers, refuse_own};
 use super::group;
@@ -19,8 +20,8 @@ use understudy_mpi as mpi;
 use understudy_numbers::Worker;
 use understudy_policy::recovery_plan::{self as plan, Plan, Remake};
 
-/// The holders send copies to those workers that have none of their own. Such a process makes memory ready for it meanwhile,
-/// if it has nothing there yet.
+/// The holders send copies to those workers that have none of their own. Such a process makes
+/// memory ready for it meanwhile, if it has nothing there yet.
 pub fn fetch(rt: &Runtime, plan: &Plan, me: Worker) -> mpi::Result<Option<Prefault>> {
     if world::get(rt).redundancy.is_parity() {
         return fetch_from_group(rt, plan, me);
@@ -101,7 +102,8 @@ enum Missing {
 }
 
 impl Missing {
-    /// The holders say what is missing in the copies that they are about to send. Where a replay is needed it begins.
+    /// The holders say what is missing in the copies that they are about to send. Where a replay is
+    /// needed it begins.
     fn learn(rt: &Runtime, plan: &Plan, me: Worker) -> mpi::Result<Missing> {
         let (keep, world) = (copies::keep(rt), world::get(rt));
         let sent = plan.fetches.iter().filter(|fetch| fetch.from == me);
@@ -146,8 +148,8 @@ impl Missing {
     }
 }
 
-/// Begins to make memory present for the copies that a new player will keep for its partners, which are about as long as
-/// its own.
+/// Begins to make memory present for the copies that a new player will keep for its partners, which
+/// are about as long as its own.
 pub fn expect_partners(rt: &Runtime, plan: &Plan, me: Worker) -> Option<Prefault> {
     plan.takeover(me)?;
     let awaited = plan.remakes.iter().filter(|remake| remake.at == me).count() as u64;
@@ -175,7 +177,8 @@ pub fn make_all(rt: &Runtime, me: Worker) -> mpi::Result<()> {
     )
 }
 
-/// This worker's copy is to be sent. What it does without, since functions bring it back, is in memory, which has just been put back.
+/// This worker's copy is to be sent. What it does without, since functions bring it back, is in
+/// memory, which has just been put back.
 fn complete_own(rt: &Runtime) {
     let keep = &mut *copies::keep(rt);
     let (image, store) = (&mut keep.own.image, &mut keep.store);

@@ -56,8 +56,9 @@ pub fn forget_refusals(rt: &Runtime) {
     rt.recovery.heritage.borrow_mut().refused.clear();
 }
 
-/// The copy that this worker was to load is damaged, and so is the one that it was fetched from: nobody may use them any
-/// more. The error with which the attempt ends; in the next, another copy is taken.
+/// The copy that this worker was to load is damaged, and so is the one that it was fetched from:
+/// nobody may use them any more. The error with which the attempt ends; in the next, another copy
+/// is taken.
 pub fn refuse_own(rt: &Runtime, plan: &Plan, me: Worker, damaged: &Damaged) -> mpi::Error {
     let own = world::get(rt).process;
     let from = plan
@@ -89,7 +90,8 @@ pub fn refuse_own(rt: &Runtime, plan: &Plan, me: Worker, damaged: &Damaged) -> m
     mpi::Error::OTHER
 }
 
-/// All go back to an epoch on disk: until what this worker keeps of its partners has been made again, it is of another epoch.
+/// All go back to an epoch on disk: until what this worker keeps of its partners has been made
+/// again, it is of another epoch.
 pub fn refuse_partners(rt: &Runtime, me: Worker) {
     let world = world::get(rt);
     let at = world.process;
@@ -98,7 +100,8 @@ pub fn refuse_partners(rt: &Runtime, me: Worker) {
     rt.recovery.heritage.borrow_mut().refused.extend(copies);
 }
 
-/// The workers whose copies, kept by this one, are damaged: with pages that its own copy shares with them, for example.
+/// The workers whose copies, kept by this one, are damaged: with pages that its own copy shares
+/// with them, for example.
 fn damaged_at(rt: &Runtime, me: Worker) -> Vec<Worker> {
     let (keep, redundancy) = (copies::keep(rt), &world::get(rt).redundancy);
     let partners = redundancy.partners_of(me).zip(&keep.partners);
@@ -124,7 +127,8 @@ pub fn forget_held(rt: &Runtime) {
     rt.recovery.heritage.borrow_mut().held = None;
 }
 
-/// Another copy of this worker comes in place of its own; those of partners are what they were, if they are of this epoch.
+/// Another copy of this worker comes in place of its own; those of partners are what they were, if
+/// they are of this epoch.
 pub fn forget_own(rt: &Runtime, plan: &Plan, me: Worker) {
     let held = &mut rt.recovery.heritage.borrow_mut().held;
     *held = held.filter(|held| held.own == me && held.epoch == plan.epoch);

@@ -1,4 +1,5 @@
-//! A worker's copy made again from what its parity group has, and parity made again from what its members have.
+//! A worker's copy made again from what its parity group has, and parity made again from what its
+//! members have.
 
 use super::found::refuse_own;
 use super::load::{self, Damaged};
@@ -29,8 +30,8 @@ pub fn send_piece(rt: &Runtime, lost: Worker, me: Worker) -> Option<Move> {
     Some(Move::send(transfer, lost))
 }
 
-/// The copy of this worker, made of what the others of its group give, one after the other: all of it at once could be more than
-/// there is memory.
+/// The copy of this worker, made of what the others of its group give, one after the other: all of
+/// it at once could be more than there is memory.
 pub fn gather(
     rt: &Runtime,
     plan: &Plan,

@@ -30,7 +30,8 @@ pub struct Loaded {
     pub on_disk: Option<disk::Key>,
     /// What has been signalled until its cut.
     pub signals: user::SavedSignals,
-    /// Which floating-point exceptions the program wants, while none is raised ([`sys::mask_exceptions`]).
+    /// Which floating-point exceptions the program wants, while none is raised
+    /// ([`sys::mask_exceptions`]).
     pub exceptions: u32,
 }
 
@@ -42,7 +43,8 @@ pub struct Damaged(pub String);
 pub enum Origin {
     /// A survivor goes back to its last epoch.
     Survivor,
-    /// A survivor gets an epoch from elsewhere: an older one from the disk, or its own from a holder.
+    /// A survivor gets an epoch from elsewhere: an older one from the disk, or its own from a
+    /// holder.
     SurvivorAnew,
     /// An understudy takes a part.
     Understudy,
@@ -50,7 +52,8 @@ pub enum Origin {
     Restart,
 }
 
-/// Whether a frame is the end of MPI_Init, or of what stands for it, where the first checkpoint is taken; there is no other in these.
+/// Whether a frame is the end of MPI_Init, or of what stands for it, where the first checkpoint is
+/// taken; there is no other in these.
 pub fn is_init(frame: &Frame) -> bool {
     const INITIALISE: [Proc; 3] = [
         Proc::MPI_Init,
@@ -67,7 +70,8 @@ fn decode(rt: &Runtime, state: &[u8]) -> Saved {
         .unwrap_or_else(|why| fail(rt, message::STATE_UNREADABLE, &std::io::Error::other(why)))
 }
 
-/// Makes the user side's mappings those of a part whose pages (sorted) are on their way, and begins to make them present.
+/// Makes the user side's mappings those of a part whose pages (sorted) are on their way, and begins
+/// to make them present.
 pub fn prepare(rt: &Runtime, pages: Vec<PageRun>, state: &State) -> Prefault {
     let saved = decode(rt, &state.bytes);
     restore_mappings(rt, &saved, Whose::Anothers);
@@ -85,7 +89,8 @@ pub fn check_nodes(rt: &Runtime, players: &[ProcessNumber]) {
     }
 }
 
-/// The program's files are locked as at the cut. All have put back theirs: nobody holds a lock that was taken later.
+/// The program's files are locked as at the cut. All have put back theirs: nobody holds a lock that
+/// was taken later.
 pub fn take_locks(rt: &Runtime) {
     if let Err(error) = user::take_file_locks(rt) {
         fail(rt, message::FILES_NOT_LOCKED, &error);
@@ -105,8 +110,9 @@ fn restore_mappings(rt: &Runtime, saved: &Saved, whose: Whose) {
     }
 }
 
-/// A survivor keeps no copy of what steps that were `undone` have changed: those pages stay. Nor of static data: what it has changed for the
-/// first time since the epoch is made again. The pages that are as they were.
+/// A survivor keeps no copy of what steps that were `undone` have changed: those pages stay. Nor of
+/// static data: what it has changed for the first time since the epoch is made again. The pages
+/// that are as they were.
 fn put_back_absent(
     rt: &Runtime,
     saved: &Saved,
@@ -144,7 +150,8 @@ fn cannot_restore<T>(rt: &Runtime, error: RestoreError) -> T {
     fail(rt, message::MEMORY_NOT_RESTORED, &error)
 }
 
-/// Puts the pages back, but for those that are `right`. All of them in which locks of the program may lie.
+/// Puts the pages back, but for those that are `right`. All of them in which locks of the program
+/// may lie.
 fn load_pages(
     rt: &Runtime,
     origin: Origin,
@@ -177,8 +184,8 @@ fn with_those_before(pages: &[PageRun]) -> Vec<PageRun> {
     runs::normalise(wider.collect())
 }
 
-/// Loads this rank's own committed epoch, unless its copy is damaged: says so, and nothing of it is loaded then. `ready`
-/// is what was [`prepare`]d for it.
+/// Loads this rank's own committed epoch, unless its copy is damaged: says so, and nothing of it is
+/// loaded then. `ready` is what was [`prepare`]d for it.
 ///
 /// A failure here leaves a user side that is neither old nor new, so it ends the job.
 pub fn load(rt: &Runtime, origin: Origin, ready: Option<Prefault>) -> Result<Loaded, Damaged> {

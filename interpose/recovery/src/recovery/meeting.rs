@@ -95,8 +95,8 @@ pub fn meet(rt: &Runtime, all: RealComm, whole: Option<Epoch>) -> mpi::Result<Me
     Ok(Meeting { living, verdict })
 }
 
-/// What a dead process has left tells who it was: it may have played its part for less time than the others know. Whether that
-/// changes anything.
+/// What a dead process has left tells who it was: it may have played its part for less time than
+/// the others know. Whether that changes anything.
 fn note_players(rt: &Runtime, identities: &[Identity]) -> bool {
     let held = identities.iter().filter_map(|living| living.held);
     let told: Vec<_> = held

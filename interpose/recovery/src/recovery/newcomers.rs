@@ -1,8 +1,8 @@
 //! Processes that are in a generation of the job for the first time.
 //!
-//! Until then they have waited as spares, or the process manager has started them where none was left. All meet after the library's
-//! initialisation, and the others tell what the job is. If all have died at once, what they have left
-//! (`copies::look_for_legacy`) tells it.
+//! Until then they have waited as spares, or the process manager has started them where none was
+//! left. All meet after the library's initialisation, and the others tell what the job is. If all
+//! have died at once, what they have left (`copies::look_for_legacy`) tells it.
 
 use super::death_history::Death;
 use super::deaths;
@@ -184,8 +184,8 @@ fn compare(rt: &Runtime, all: RealComm) -> mpi::Result<()> {
     ending::abort(rt, understudy_abi::exit::UNSAVED)
 }
 
-/// The newcomer's side: the job as it sees it. Nothing is known here that another failure could destroy: the process would
-/// be started again.
+/// The newcomer's side: the job as it sees it. Nothing is known here that another failure could
+/// destroy: the process would be started again.
 pub fn come_in(rt: &Runtime) -> World {
     match hear(rt) {
         Ok(world) => world,

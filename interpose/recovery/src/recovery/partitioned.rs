@@ -1,8 +1,9 @@
 //! The first message of partitioned requests that have been made again.
 //!
-//! Open MPI 5 lets the first message of such a request into the receiver's buffer as soon as both ends know of each other, and only the
-//! later ones after MPI_Start. After a recovery all requests are new, and what is in a buffer is the program's; so both ends use them once
-//! here, where the program does not see it.
+//! Open MPI 5 lets the first message of such a request into the receiver's buffer as soon as both
+//! ends know of each other, and only the later ones after MPI_Start. After a recovery all requests
+//! are new, and what is in a buffer is the program's; so both ends use them once here, where the
+//! program does not see it.
 #![allow(unsafe_code)]
 
 use crate::Runtime;

@@ -1,12 +1,14 @@
 //! Spares that join the running job, in place of those that are used up (UNDERSTUDY_REPLENISH).
 //!
-//! The process manager starts them, and they wait as the others have. A daemon, if there is one, may grant fewer than are missing.
+//! The process manager starts them, and they wait as the others have. A daemon, if there is one,
+//! may grant fewer than are missing.
 
 use crate::Runtime;
 use crate::{daemon, renewal, sys, told, world};
 use understudy_catalogue::message;
 
-/// Has as many spares started as are missing. All workers call this at the end of a recovery; the first of them acts.
+/// Has as many spares started as are missing. All workers call this at the end of a recovery; the
+/// first of them acts.
 pub fn replenish(rt: &Runtime) {
     let spares = renewal::spares(rt);
     let config = told::config();

@@ -72,7 +72,8 @@ impl Report {
         fault::stage_ended(stage, copies::epoch(rt));
     }
 
-    /// An attempt has succeeded: who has died, and who plays which part from now on. `players` are those until now.
+    /// An attempt has succeeded: who has died, and who plays which part from now on. `players` are
+    /// those until now.
     pub fn settle(
         &mut self,
         rt: &Runtime,
@@ -231,7 +232,8 @@ mod tests {
         );
         assert_eq!(
             report.summary(),
-            "worker 1 died, spare rank 4 has taken its part; worker 1 died, the new process 7 has taken its part"
+            "worker 1 died, spare rank 4 has taken its part; worker 1 died, the new process 7 has \
+             taken its part"
         );
     }
 }

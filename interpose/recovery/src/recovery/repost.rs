@@ -13,7 +13,8 @@ use std::collections::HashMap;
 use std::ffi::c_int;
 use understudy_mpi as mpi;
 
-/// Makes the real requests of the restored records again, receives in the order in which they were posted.
+/// Makes the real requests of the restored records again, receives in the order in which they were
+/// posted.
 ///
 /// # Errors
 /// The failure of a process. The program hears of no other: these calls have succeeded once.
@@ -50,8 +51,8 @@ pub fn repost(rt: &Runtime) -> mpi::Result<()> {
     Ok(())
 }
 
-/// Makes requests with recipes again, none of which is active at a cut: all that nobody has freed who takes part, in the order
-/// of the calls that made them.
+/// Makes requests with recipes again, none of which is active at a cut: all that nobody has freed
+/// who takes part, in the order of the calls that made them.
 ///
 /// # Errors
 /// That of a real procedure.

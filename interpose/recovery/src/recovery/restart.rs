@@ -16,8 +16,8 @@ use understudy_formats::events::Kind;
 use understudy_mpi as mpi;
 use understudy_relay::RankStage;
 
-/// At the end of MPI_Init, when the epoch is chosen and in memory. A failure before all have their copies starts the job again: nothing
-/// on disk has changed then.
+/// At the end of MPI_Init, when the epoch is chosen and in memory. A failure before all have their
+/// copies starts the job again: nothing on disk has changed then.
 pub fn from_disk(rt: &Runtime) -> Rewound {
     let began = Instant::now();
     if let Err(why) = leave_devices(rt) {

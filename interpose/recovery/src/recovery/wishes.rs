@@ -1,8 +1,9 @@
 //! Which spares the daemon would have take the parts of the dead.
 //!
-//! The process manager asks one process before a generation begins ([`offer`]), and that asks the daemon. In the meeting all hear
-//! the answer. Settings may differ between processes, and a daemon may be there for some and not for others; what everybody does
-//! follows from what all have said of themselves.
+//! The process manager asks one process before a generation begins ([`offer`]), and that asks the
+//! daemon. In the meeting all hear the answer. Settings may differ between processes, and a daemon
+//! may be there for some and not for others; what everybody does follows from what all have said of
+//! themselves.
 
 use super::placement_hint::PlacementHint;
 use crate::{DOOR, Runtime};
@@ -100,7 +101,8 @@ pub fn settle(rt: &Runtime, asked: Option<PlacementHint>, plan: &Plan) {
             match lease {
                 None => format!("the daemon has no spare for worker {}", choice.worker),
                 Some(lease) => format!(
-                    "rank {}, which the daemon has named for worker {}, is no living idle spare, or another one has the copy already",
+                    "rank {}, which the daemon has named for worker {}, is no living idle spare, \
+                     or another one has the copy already",
                     lease.rank, choice.worker
                 ),
             }

@@ -1,7 +1,9 @@
-//! A new phase: a program that sets its static data up anew (a mesh that is refined) says so with `MPI_Pcontrol`.
+//! A new phase: a program that sets its static data up anew (a mesh that is refined) says so with
+//! `MPI_Pcontrol`.
 //!
-//! It begins at the next cut, and its journal is replayed by a process that is what the worker was there: one that has replayed
-//! the phase before, and has then got what had changed by that cut ([`base`]).
+//! It begins at the next cut, and its journal is replayed by a process that is what the worker was
+//! there: one that has replayed the phase before, and has then got what had changed by that cut
+//! ([`base`]).
 
 use super::new_phase::NewPhase;
 use super::replay_settings::{replays, room};

@@ -1,4 +1,5 @@
-//! What a worker was at the cut with which a new phase has begun, and how another process becomes that.
+//! What a worker was at the cut with which a new phase has begun, and how another process becomes
+//! that.
 #![allow(unsafe_code)]
 
 use crate::Runtime;
@@ -72,8 +73,8 @@ pub fn take(rt: &Runtime) -> Option<Base> {
     rt.rehearsal.base.borrow_mut().take()
 }
 
-/// Makes this process, which is a child at the end of the phase before, what the worker was when the new one began. Descriptors
-/// stay what they are.
+/// Makes this process, which is a child at the end of the phase before, what the worker was when
+/// the new one began. Descriptors stay what they are.
 pub fn lay_over(rt: &Runtime, base: &Base) -> Result<(), String> {
     let saved = copies::decode(&base.state)?;
     saved

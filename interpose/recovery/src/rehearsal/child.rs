@@ -1,4 +1,5 @@
-//! A child process in which a phase is replayed: it touches no MPI, and nothing of the runtime side that others see.
+//! A child process in which a phase is replayed: it touches no MPI, and nothing of the runtime side
+//! that others see.
 #![allow(unsafe_code)]
 
 use super::base;
@@ -156,8 +157,8 @@ fn work(rt: &Runtime, script: &Script, task: &Task<'_>, output: c_int) -> ! {
         if let Task::Compare = task {
             libc::setpriority(libc::PRIO_PROCESS, 0, NICE);
         }
-        // Out of each other's way first. Then everything else of the runtime side goes: the other processes must not take
-        // this one for the rank.
+        // Out of each other's way first. Then everything else of the runtime side goes: the other
+        // processes must not take this one for the rank.
         let aside =
             [memory, output].map(|fd| libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, RUNTIME_FD_BASE + 2));
         let [memory, output] = [
@@ -263,8 +264,8 @@ fn play(rt: &Runtime, script: &Script, replay: &Replay, task: &Task<'_>, memory:
     }
 }
 
-/// Replays a phase, and the phases before it. This process stands where the worker stood at the end of `MPI_Init`. What the
-/// phase has read of files.
+/// Replays a phase, and the phases before it. This process stands where the worker stood at the end
+/// of `MPI_Init`. What the phase has read of files.
 fn run(rt: &Runtime, replay: &Replay) -> Result<Inputs, String> {
     if let Some(base) = &replay.base {
         run(rt, &base.before)?;

@@ -1,5 +1,5 @@
-//! `UNDERSTUDY_STATIC=auto`: whether copies do without static data is decided when a rehearsal has told, for each worker by
-//! itself.
+//! `UNDERSTUDY_STATIC=auto`: whether copies do without static data is decided when a rehearsal has
+//! told, for each worker by itself.
 
 use super::replay_settings::replays;
 use crate::Runtime;
@@ -35,8 +35,8 @@ pub fn begin(rt: &Runtime) {
     }
 }
 
-/// A rehearsal has told which of a script's pages come out otherwise, or that it did not come to its end. Whether copies do
-/// without the others.
+/// A rehearsal has told which of a script's pages come out otherwise, or that it did not come to
+/// its end. Whether copies do without the others.
 pub fn accept(rt: &Runtime, script: &Script, different: Option<&[u64]>) -> bool {
     if !is_open(rt) {
         return different.is_some();

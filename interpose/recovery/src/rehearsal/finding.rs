@@ -89,5 +89,6 @@ impl Rehearsed {
     }
 }
 
-/// What a worker is told: the numbers of pages that are not rebuilt, and what was read of files; or that none are.
+/// What a worker is told: the numbers of pages that are not rebuilt, and what was read of files; or
+/// that none are.
 pub type Proof = Option<(Vec<u64>, Inputs)>;

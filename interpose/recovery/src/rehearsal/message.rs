@@ -10,7 +10,8 @@ use understudy_mpi as mpi;
 use understudy_mpi::real_types::{ANY_SOURCE, RealComm, RealRequest, Status};
 use understudy_numbers::Worker;
 
-/// A message on its way, with its memory, which is kept if the message is dropped before it has ended.
+/// A message on its way, with its memory, which is kept if the message is dropped before it has
+/// ended.
 pub(super) struct Message {
     pub(super) bytes: Lent<Vec<u8>>,
     requests: Vec<RealRequest>,
@@ -63,7 +64,8 @@ impl Message {
         Message::receive(length.max(0) as usize, Peer { comm, rank, tag })
     }
 
-    /// Whether it has ended; an error if it has failed, which does not say that the library has done with its memory.
+    /// Whether it has ended; an error if it has failed, which does not say that the library has
+    /// done with its memory.
     pub(super) fn test(&mut self) -> mpi::Result<bool> {
         let has_ended = own_messages::test(&mut self.requests)?;
         if has_ended {

@@ -1,4 +1,5 @@
-//! Static data of a worker's own: it keeps no copy of what it has not changed, and gets back what it has.
+//! Static data of a worker's own: it keeps no copy of what it has not changed, and gets back what
+//! it has.
 
 use super::rebuild::{Offer, collect};
 use super::wanted;
@@ -32,7 +33,8 @@ pub fn put_back(
     collect(rt, missing, script, asked, image, store)
 }
 
-/// Adds what was missing to the image, from the memory of this process, where that has not changed it since the phase.
+/// Adds what was missing to the image, from the memory of this process, where that has not changed
+/// it since the phase.
 pub fn from_own_memory(
     rt: &Runtime,
     offer: &Offer,

@@ -52,8 +52,9 @@ impl Offer {
     }
 }
 
-/// Sends what is missing in copies that are about to be sent, each to the worker with this number, and receives the same
-/// from the workers `from`. Empty for copies that lack nothing. An error if a process fails.
+/// Sends what is missing in copies that are about to be sent, each to the worker with this number,
+/// and receives the same from the workers `from`. Empty for copies that lack nothing. An error if a
+/// process fails.
 pub fn offer(
     rt: &Runtime,
     copies: Vec<(Worker, &Image, Option<&Script>)>,

@@ -7,11 +7,12 @@ use understudy_image::runs::PageIndex;
 use understudy_image::store::PageStore;
 use understudy_image::sums::of_page;
 
-/// How often a phase is replayed whose pages do not all come out right: what depends on something that is not the same
-/// twice may have been proved by chance, and may come out right by another.
+/// How often a phase is replayed whose pages do not all come out right: what depends on something
+/// that is not the same twice may have been proved by chance, and may come out right by another.
 const MOST_REPLAYS: u32 = 12;
 
-/// Has the image keep these pages, one after the other in what a `replay` makes, if all come out right.
+/// Has the image keep these pages, one after the other in what a `replay` makes, if all come out
+/// right.
 pub fn collect<Made: AsRef<[u8]>>(
     pages: &[Sums],
     mut replay: impl FnMut() -> Result<Made, String>,

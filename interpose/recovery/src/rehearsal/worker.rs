@@ -1,5 +1,5 @@
-//! A worker's part: it has its phase rehearsed, tells the holders of its copies what is proved, and thins the copies that it
-//! holds.
+//! A worker's part: it has its phase rehearsed, tells the holders of its copies what is proved, and
+//! thins the copies that it holds.
 
 use super::finding::Proof;
 use super::message::Message;
@@ -55,7 +55,8 @@ pub fn poll(rt: &Runtime) {
     }
 }
 
-/// A cut is being taken for this epoch. If a file has changed that a replay would read, it gets all pages again.
+/// A cut is being taken for this epoch. If a file has changed that a replay would read, it gets all
+/// pages again.
 pub(super) fn cut(rt: &Runtime, epoch: Epoch) {
     let changed = script(rt).and_then(|script| script.changed_input().map(Path::to_owned));
     let Some(path) = changed else { return };
@@ -262,7 +263,8 @@ impl WorkerState {
         }
     }
 
-    /// This worker keeps no copy of what it can have from its seed; if that is gone, it keeps one again.
+    /// This worker keeps no copy of what it can have from its seed; if that is gone, it keeps one
+    /// again.
     fn thin_own(&mut self, rt: &Runtime) {
         let Own::Proved {
             script, is_thin, ..
@@ -322,7 +324,8 @@ impl WorkerState {
     }
 }
 
-/// Who has this worker's phase rehearsed. Another process, if there is one: nothing is proved that only this one can make.
+/// Who has this worker's phase rehearsed. Another process, if there is one: nothing is proved that
+/// only this one can make.
 fn rehearser(rt: &Runtime) -> Worker {
     let me = world::worker(rt);
     world::get(rt)

@@ -1,4 +1,5 @@
-//! Accumulates (MPI 4.1, 12.3.4 to 12.3.6): by this process itself where all members of a window share its memory, else by the library.
+//! Accumulates (MPI 4.1, 12.3.4 to 12.3.6): by this process itself where all members of a window
+//! share its memory, else by the library.
 #![allow(
     unsafe_code,
     non_snake_case,
@@ -57,7 +58,8 @@ pub unsafe extern "C" fn MPI_Accumulate(
     }
 }
 
-/// [`MPI_Accumulate`] of any elements: apart, so that a single number is added without a place in memory for the operation.
+/// [`MPI_Accumulate`] of any elements: apart, so that a single number is added without a place in
+/// memory for the operation.
 #[inline(never)]
 unsafe extern "C" fn accumulate_any(
     origin_addr: *const c_void,

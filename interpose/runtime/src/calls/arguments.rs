@@ -15,7 +15,8 @@ use understudy_mpi::real_types::Status;
 #[inline]
 pub unsafe fn put_status(to: *mut Status, status: Status) {
     if !to.is_null() {
-        // The error field belongs to the procedures with many statuses, but for empty ones in MPICH from 4.2 on.
+        // The error field belongs to the procedures with many statuses, but for empty ones in MPICH
+        // from 4.2 on.
         let writes_all = status == EMPTY && is_foreign() && standard_version() >= (4, 1);
         // SAFETY: handed on to the caller.
         unsafe {

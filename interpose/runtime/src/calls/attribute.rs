@@ -16,15 +16,17 @@ use understudy_abi::fortran;
 use understudy_mpi::abi::Domain;
 use understudy_mpi::real_types::RealComm;
 
-// The keys of predefined attributes (MPI 4.1, 9.1.2) in Open MPI's numbers: MPI_TAG_UB, MPI_HOST, MPI_IO,
-// MPI_WTIME_IS_GLOBAL, MPI_APPNUM, this one, and MPI_UNIVERSE_SIZE.
+// The keys of predefined attributes (MPI 4.1, 9.1.2) in Open MPI's numbers: MPI_TAG_UB, MPI_HOST,
+// MPI_IO, MPI_WTIME_IS_GLOBAL, MPI_APPNUM, this one, and MPI_UNIVERSE_SIZE.
 const LASTUSEDCODE: c_int = 5;
-/// How many there are. The following keys are of windows, and `MPI_FT`: failures are not the program's concern here.
+/// How many there are. The following keys are of windows, and `MPI_FT`: failures are not the
+/// program's concern here.
 const PREDEFINED: c_int = 7;
 
 /// Address of the value of a predefined attribute; every communicator has them.
 ///
-/// It is in the program's memory and the same in all processes, unlike the one that the real library gives.
+/// It is in the program's memory and the same in all processes, unlike the one that the real
+/// library gives.
 fn predefined(rt: &Runtime, key: c_int) -> Result<Option<u64>, c_int> {
     let value = match key {
         LASTUSEDCODE => {
@@ -49,7 +51,8 @@ fn whole_world() -> RealComm {
 
 fn real_value(key: c_int) -> Result<Option<c_int>, c_int> {
     let (mut address, mut flag) = (std::ptr::null::<c_int>(), 0);
-    // SAFETY: a communicator of the real library; the value of a predefined attribute is the address of an integer.
+    // SAFETY: a communicator of the real library; the value of a predefined attribute is the
+    // address of an integer.
     unsafe {
         match real::PMPI_Comm_get_attr(
             whole_world(),
@@ -202,7 +205,8 @@ pub(super) unsafe fn get(
     }
 }
 
-/// A function of a key; those that the library has (MPI 4.1, 7.7.2) are told by numbers, as in other ABIs, since they are no callbacks.
+/// A function of a key; those that the library has (MPI 4.1, 7.7.2) are told by numbers, as in
+/// other ABIs, since they are no callbacks.
 fn known(function: u64) -> u64 {
     let is_one = |what: &str| {
         let names = ["", "COMM_", "TYPE_", "WIN_"].map(|kind| format!("OMPI_C_MPI_{kind}{what}"));

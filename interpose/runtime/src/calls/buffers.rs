@@ -1,4 +1,5 @@
-//! Buffers for buffered sends (MPI 4.1, 3.6): of the process, of communicators and of sessions. They are only counted with.
+//! Buffers for buffered sends (MPI 4.1, 3.6): of the process, of communicators and of sessions.
+//! They are only counted with.
 #![allow(unsafe_code)]
 
 use super::arguments::outcome;
@@ -18,7 +19,8 @@ use std::ffi::{c_int, c_void};
 use understudy_mpi::abi::{current, limit};
 use understudy_mpi::real_types::RealRequest;
 
-/// `MPI_BUFFER_AUTOMATIC` of MPICH and of the standard ABI, where no buffer can be: MPI provides one, however large it has to be.
+/// `MPI_BUFFER_AUTOMATIC` of MPICH and of the standard ABI, where no buffer can be: MPI provides
+/// one, however large it has to be.
 const AUTOMATIC: [u64; 2] = [-2i64 as u64, 2];
 
 /// The owner as a handle of the program.
@@ -139,7 +141,8 @@ pub(super) fn flush(rt: &Runtime, procedure: Proc, owner: impl Into<Owner>) -> c
 
 /// Serves `MPI_Buffer_iflush` and its kind.
 ///
-/// What is sent are copies, but the request ends when all of them have been, as the buffer has room for others then.
+/// What is sent are copies, but the request ends when all of them have been, as the buffer has room
+/// for others then.
 ///
 /// # Safety
 /// The program's place for the request.

@@ -1,4 +1,5 @@
-//! What the program tells the layer, and asks of it, by `MPI_Pcontrol`: see `interpose/include/understudy.h`.
+//! What the program tells the layer, and asks of it, by `MPI_Pcontrol`: see
+//! `interpose/include/understudy.h`.
 #![allow(unsafe_code)]
 
 use crate::Runtime;

@@ -1,4 +1,5 @@
-//! The collectives that need more than the call table's template: those with arrays of datatypes (MPI 4.1, chapter 6).
+//! The collectives that need more than the call table's template: those with arrays of datatypes
+//! (MPI 4.1, chapter 6).
 #![allow(
     unsafe_code,
     non_snake_case,
@@ -18,7 +19,8 @@ use crate::{cut, requests};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::{RealDatatype, RealRequest};
 
-/// Real datatypes of an array of `count`; empty for a null pointer (MPI_IN_PLACE ignores the array).
+/// Real datatypes of an array of `count`; empty for a null pointer (MPI_IN_PLACE ignores the
+/// array).
 unsafe fn real_types(rt: &Runtime, types: *const VirtDatatype, count: c_int) -> Vec<RealDatatype> {
     if types.is_null() {
         return Vec::new();
@@ -35,7 +37,8 @@ fn first(types: &[RealDatatype]) -> *const RealDatatype {
     types.first().map_or(std::ptr::null(), std::ptr::from_ref)
 }
 
-/// Of how many a block is received, and to how many one is sent: the remote group's for an intercommunicator.
+/// Of how many a block is received, and to how many one is sent: the remote group's for an
+/// intercommunicator.
 fn peers(rt: &Runtime, comm: VirtComm) -> (c_int, c_int) {
     let (mut inter, mut size) = (0, 0);
     // SAFETY: local queries.
@@ -67,7 +70,8 @@ unsafe fn both_types(
     }
 }
 
-/// The procedure, the real one, its types of counts and displacements, and what tells numbers of blocks.
+/// The procedure, the real one, its types of counts and displacements, and what tells numbers of
+/// blocks.
 macro_rules! blocking {
     ($($name:ident, $real:ident, $count:ty, $displacement:ty, $blocks:ident;)*) => { $(
         pub unsafe extern "C" fn $name(
@@ -111,7 +115,8 @@ blocking! {
     MPI_Neighbor_alltoallw_c, PMPI_Neighbor_alltoallw_c, i64, isize, degrees;
 }
 
-/// The same of those that do not block; the real library keeps the addresses of the arrays of datatypes until the end.
+/// The same of those that do not block; the real library keeps the addresses of the arrays of
+/// datatypes until the end.
 macro_rules! nonblocking {
     ($($name:ident, $real:ident, $count:ty, $displacement:ty, $blocks:ident;)*) => { $(
         pub unsafe extern "C" fn $name(

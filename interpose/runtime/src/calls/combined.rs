@@ -1,5 +1,5 @@
-//! Combined sends and receives that do not block (MPI 4.1, section 3.10): two requests, of which the program has one. And the blocking one
-//! that is made of them.
+//! Combined sends and receives that do not block (MPI 4.1, section 3.10): two requests, of which
+//! the program has one. And the blocking one that is made of them.
 #![allow(
     unsafe_code,
     non_snake_case,
@@ -129,8 +129,8 @@ pub unsafe extern "C" fn MPI_Isendrecv_replace(
     }
 }
 
-/// Sends what is in the buffer to a rank with a tag, and receives into it. If the program is rewound meanwhile there is
-/// no request.
+/// Sends what is in the buffer to a rank with a tag, and receives into it. If the program is
+/// rewound meanwhile there is no request.
 ///
 /// # Safety
 /// The program's arguments.

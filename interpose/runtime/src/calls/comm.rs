@@ -48,7 +48,8 @@ pub unsafe extern "C" fn MPI_Comm_size(comm: VirtComm, size: *mut c_int) -> c_in
     errors::SUCCESS
 }
 
-/// Runs a constructor that all members of `parent` call in a handler, and enters the result. A macro because [`attempt!`] leaves the handler.
+/// Runs a constructor that all members of `parent` call in a handler, and enters the result. A
+/// macro because [`attempt!`] leaves the handler.
 macro_rules! construct_by_all {
     ($rt:expr, $procedure:expr, $parent:expr, $newcomm:expr, $constructor:expr) => {{
         if $crate::cut::together($rt, $parent).is_err() {
@@ -58,7 +59,8 @@ macro_rules! construct_by_all {
     }};
 }
 
-/// The same where not all members of `parent` need to call it: that must be a communicator, `newcomm` a place for the handle.
+/// The same where not all members of `parent` need to call it: that must be a communicator,
+/// `newcomm` a place for the handle.
 macro_rules! construct_by_some {
     ($rt:expr, $procedure:expr, $parent:expr, $newcomm:expr, $constructor:expr) => {{
         if let Err(rc) = $crate::calls::comm::may_construct($rt, $parent, $newcomm) {
@@ -298,7 +300,8 @@ pub unsafe extern "C" fn MPI_Comm_get_parent(parent: *mut VirtComm) -> c_int {
     errors::SUCCESS
 }
 
-/// Fortran's number of the first created communicator; those of the predefined ones are the real library's.
+/// Fortran's number of the first created communicator; those of the predefined ones are the real
+/// library's.
 const FORTRAN_BASE: c_int = 1_000_000;
 const FORTRAN_NULL: c_int = 2;
 

@@ -67,7 +67,8 @@ pub unsafe extern "C" fn MPI_Request_get_status(
     SUCCESS
 }
 
-/// The first request of many that has failed: its error goes to the error handler of its communicator.
+/// The first request of many that has failed: its error goes to the error handler of its
+/// communicator.
 type Failure = Option<(c_int, Option<VirtComm>)>;
 
 fn failure(ended: &Outcome) -> Failure {
@@ -114,7 +115,8 @@ unsafe fn wait_for_each(
     Ok(failed)
 }
 
-/// Waits until all of these have ended, and takes none: a cut that is taken meanwhile finds the arrays as they were.
+/// Waits until all of these have ended, and takes none: a cut that is taken meanwhile finds the
+/// arrays as they were.
 ///
 /// # Safety
 /// As [`Arrays::request`].
@@ -428,7 +430,8 @@ pub unsafe extern "C" fn MPI_Request_get_status_some(
     let rt = runtime();
     outcome!(cut::here(rt));
     let arrays = Arrays::new(incount, array_of_requests.cast_mut(), array_of_statuses);
-    // SAFETY: the program's arguments. Errors are in the statuses; who completes the requests is told of them.
+    // SAFETY: the program's arguments. Errors are in the statuses; who completes the requests is
+    // told of them.
     outcome!(unsafe { some(rt, &arrays, Ended::Kept, outcount, array_of_indices) });
     SUCCESS
 }

@@ -1,8 +1,10 @@
 //! Connections between processes of the job (MPI 4.1, 11.8).
 //!
-//! Roots find each other by [`crate::rendezvous`], those of `MPI_Comm_join` by the addresses of their socket, to which nothing is written; then
-//! both sides are the two groups of an `MPI_Intercomm_create`. A cut may fall, and other threads may call MPI, as long as a process waits: what the
-//! call has found is noted for its thread, and found again when it is made once more from its entry.
+//! Roots find each other by [`crate::rendezvous`], those of `MPI_Comm_join` by the addresses of
+//! their socket, to which nothing is written; then both sides are the two groups of an
+//! `MPI_Intercomm_create`. A cut may fall, and other threads may call MPI, as long as a process
+//! waits: what the call has found is noted for its thread, and found again when it is made once
+//! more from its entry.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use super::arguments::outcome;
@@ -268,7 +270,8 @@ fn connect(rt: &Runtime, port: Option<(Worker, u64)>) -> Result<Found, Rewound> 
     Ok(Ok((owner, connection(owner, me, attempt))))
 }
 
-/// The only worker besides this one that has opened this port: the process at the other end of a socket.
+/// The only worker besides this one that has opened this port: the process at the other end of a
+/// socket.
 fn other_end(rt: &Runtime, port: u64) -> Result<Outcome<Worker>, Rewound> {
     let me = world::worker(rt);
     let others = Worker::all(world::get(rt).worker_count).filter(move |other| *other != me);
@@ -308,7 +311,8 @@ fn open(rt: &Runtime, port: u64) -> Outcome<()> {
     })
 }
 
-/// Both ends of a socket open the same port for the time of the call; then the lower worker accepts the other one.
+/// Both ends of a socket open the same port for the time of the call; then the lower worker accepts
+/// the other one.
 fn join_by(rt: &Runtime, port: u64) -> Result<Found, Rewound> {
     let (me, thread) = (world::worker(rt), turn::block());
     let known = dynamic::get_mut(rt).begun(thread).joins;
@@ -325,7 +329,8 @@ fn join_by(rt: &Runtime, port: u64) -> Result<Found, Rewound> {
         Ok(other) => connect(rt, Some((other, port)))?,
         Err(rc) => Err(rc),
     };
-    // Neither end leaves the call before the other one has come here: so the next call with this socket finds no old port.
+    // Neither end leaves the call before the other one has come here: so the next call with this
+    // socket finds no old port.
     dynamic::get_mut(rt).close(port);
     let shown = change(rt, |_| {});
     Ok(found.and_then(|found| shown.map(|()| found)))
@@ -345,7 +350,8 @@ fn port_of_socket(fd: c_int) -> Outcome<u64> {
         log::error!("{}", message::join_descriptor(fd, why));
         ERR_ARG
     })?;
-    // A socket for both versions of the Internet Protocol sees addresses of version 4 as some of version 6.
+    // A socket for both versions of the Internet Protocol sees addresses of version 4 as some of
+    // version 6.
     ends.iter_mut()
         .for_each(|end| end.set_ip(end.ip().to_canonical()));
     ends.sort();

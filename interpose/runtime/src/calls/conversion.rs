@@ -1,5 +1,6 @@
-//! Fortran handles of requests, messages, files and sessions (MPI 4.1, section 19.3.4); those of other kinds are with their objects.
-//! What the library knows of Fortran's types (MPI 5.0, chapter 20).
+//! Fortran handles of requests, messages, files and sessions (MPI 4.1, section 19.3.4); those of
+//! other kinds are with their objects. What the library knows of Fortran's types (MPI 5.0, chapter
+//! 20).
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use crate::Runtime;
@@ -124,7 +125,8 @@ pub unsafe extern "C" fn MPI_Abi_get_fortran_booleans(
     finish(rt, procedure, rc, None)
 }
 
-/// A library that knows Fortran's types from its installation is not told them; to others it would have to be told again after each failure.
+/// A library that knows Fortran's types from its installation is not told them; to others it would
+/// have to be told again after each failure.
 fn set_fortran(procedure: Proc) -> c_int {
     let rt = runtime();
     let mut known = hints::null_info(rt);

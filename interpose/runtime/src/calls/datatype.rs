@@ -291,7 +291,8 @@ unsafe fn copy<T: Copy>(from: &[T], to: *mut T, max: i64) -> Result<(), c_int> {
 /// An array of the program's, and how many elements it has.
 type Room<T> = (*mut T, i64);
 
-/// What `MPI_Type_get_contents` gives; derived datatypes are returned as new ones, which the program has to free (5.1.13).
+/// What `MPI_Type_get_contents` gives; derived datatypes are returned as new ones, which the
+/// program has to free (5.1.13).
 ///
 /// # Safety
 /// The program's arrays.
@@ -319,7 +320,8 @@ unsafe fn contents(
     Ok(())
 }
 
-/// A datatype made by a procedure for large counts has contents for the other one only, as in MPICH.
+/// A datatype made by a procedure for large counts has contents for the other one only, as in
+/// MPICH.
 pub unsafe extern "C" fn MPI_Type_get_contents(
     datatype: VirtDatatype,
     max_integers: c_int,

@@ -163,7 +163,8 @@ pub unsafe extern "C" fn MPI_Lookup_name(
             return Err(ERR_ARG);
         }
         let port = find(rt, &name)?.ok_or(ERR_NAME)?;
-        // SAFETY: the program's place for it; the name of a port that fits there has been published.
+        // SAFETY: the program's place for it; the name of a port that fits there has been
+        // published.
         unsafe { put_text(port_name, &port) };
         Ok(())
     });

@@ -62,9 +62,9 @@ pub(super) fn level_of(name: &[u8]) -> Option<c_int> {
         .map(|level| level as c_int)
 }
 
-/// Initialises, once. `written` runs before the first checkpoint, so that what it changes is part of the image. When the program is
-/// rewound to that checkpoint, it comes here again, and its initialisation phase begins anew. Nothing is done, and returned, where it
-/// has been done before.
+/// Initialises, once. `written` runs before the first checkpoint, so that what it changes is part
+/// of the image. When the program is rewound to that checkpoint, it comes here again, and its
+/// initialisation phase begins anew. Nothing is done, and returned, where it has been done before.
 pub(super) fn initialise(
     rt: &Runtime,
     required: c_int,
@@ -76,7 +76,8 @@ pub(super) fn initialise(
     if !crate::recovery::resumed_in_init(rt) {
         return None;
     }
-    // Once more: where arguments are translated, the program's memory is written when this handler returns.
+    // Once more: where arguments are translated, the program's memory is written when this handler
+    // returns.
     written(TOLD.level.load(Ordering::Relaxed));
     crate::rehearsal::start(rt);
     Some(SUCCESS)
@@ -163,7 +164,8 @@ pub unsafe extern "C" fn MPI_Init_thread(
     })
 }
 
-/// Whether the program may open a session after `MPI_Finalize`: its code names the procedure. Spawned processes wait for the end.
+/// Whether the program may open a session after `MPI_Finalize`: its code names the procedure.
+/// Spawned processes wait for the end.
 fn may_open_sessions(rt: &Runtime) -> bool {
     !comm::is_any_connected(rt) && crate::user::names("mpi_session_init")
 }
@@ -227,7 +229,8 @@ pub unsafe extern "C" fn MPI_Get_library_version(
     resultlen: *mut c_int,
 ) -> c_int {
     let (text, length) = library::version();
-    // SAFETY: the program's arguments; it has room for MPI_MAX_LIBRARY_VERSION_STRING characters, which this text fits.
+    // SAFETY: the program's arguments; it has room for MPI_MAX_LIBRARY_VERSION_STRING characters,
+    // which this text fits.
     unsafe {
         put_text(version, text.as_bytes());
         resultlen.write(length);
@@ -235,8 +238,9 @@ pub unsafe extern "C" fn MPI_Get_library_version(
     SUCCESS
 }
 
-/// A call from a thread other than the one that initialised MPI, or one while another thread may be in MPI, on the caller's stack, with
-/// its first two arguments. What any thread may ask for is answered from atomics and constants (MPI 4.1, 11.6.1); everything else is refused.
+/// A call from a thread other than the one that initialised MPI, or one while another thread may be
+/// in MPI, on the caller's stack, with its first two arguments. What any thread may ask for is
+/// answered from atomics and constants (MPI 4.1, 11.6.1); everything else is refused.
 ///
 /// # Safety
 /// The arguments must be those of the slot's procedure.
@@ -279,7 +283,8 @@ fn is_before_all() -> bool {
     session::world_model() == WorldModel::NotYet && !session::are_any()
 }
 
-/// `MPI_Pcontrol` (MPI 4.1, 15.2.4): a level may end an initialisation phase, or begin another, or be a request.
+/// `MPI_Pcontrol` (MPI 4.1, 15.2.4): a level may end an initialisation phase, or begin another, or
+/// be a request.
 pub unsafe extern "C" fn MPI_Pcontrol(level: c_int) -> c_int {
     let rt = runtime();
     crate::rehearsal::again::control(rt, level);

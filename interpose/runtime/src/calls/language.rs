@@ -1,6 +1,8 @@
-//! What MPICH's bindings for other languages than C tell its C library, under names that are not MPI's.
+//! What MPICH's bindings for other languages than C tell its C library, under names that are not
+//! MPI's.
 //!
-//! The face stands in for these procedures; they are slots behind those of the call table, without an edge.
+//! The face stands in for these procedures; they are slots behind those of the call table, without
+//! an edge.
 #![allow(unsafe_code)]
 
 use crate::arch::{self, GREQUEST_FORTRAN, KEYVAL_PROXY};

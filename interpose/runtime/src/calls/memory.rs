@@ -1,8 +1,8 @@
 //! Memory that MPI hands out or is handed (MPI 4.1, sections 3.6 and 9.2).
 //!
-//! MPI_Alloc_mem takes the program's own malloc, so that the memory is in the image. Of a buffer for buffered sends (`buffers`) nothing
-//! is used: such a send is an ordinary one from a copy of the layer's. The real library's own would wait for ever for one to a process
-//! that has failed.
+//! MPI_Alloc_mem takes the program's own malloc, so that the memory is in the image. Of a buffer
+//! for buffered sends (`buffers`) nothing is used: such a send is an ordinary one from a copy of
+//! the layer's. The real library's own would wait for ever for one to a process that has failed.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use super::combined::pack;

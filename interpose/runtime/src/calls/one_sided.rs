@@ -1,4 +1,5 @@
-//! Operations on windows (MPI 4.1, 12.3): Put and Get where this process has the target's memory mapped, and those with requests.
+//! Operations on windows (MPI 4.1, 12.3): Put and Get where this process has the target's memory
+//! mapped, and those with requests.
 #![allow(
     unsafe_code,
     non_snake_case,
@@ -18,7 +19,8 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::{Ordering, fence};
 use understudy_mpi::real_types::{RealRequest, RealWin};
 
-/// Starts an operation and puts its request on record. Where no cut is taken before it has ended, it need not be made again.
+/// Starts an operation and puts its request on record. Where no cut is taken before it has ended,
+/// it need not be made again.
 ///
 /// # Safety
 /// The program's place for the request, or null.
@@ -47,7 +49,8 @@ pub(super) unsafe fn start(
     finish_win(rt, procedure, rc, win)
 }
 
-/// Ends an operation without a request: with what this process has made of it itself, or the library makes.
+/// Ends an operation without a request: with what this process has made of it itself, or the
+/// library makes.
 pub(super) fn finish(
     rt: &Runtime,
     procedure: Proc,
@@ -85,8 +88,9 @@ fn bytes_of(rt: &Runtime, count: c_int, datatype: VirtDatatype) -> Option<u64> {
         .flatten()
 }
 
-/// Where the memory of a target is for a load or store by this process itself, and its bytes. The library is asked for all else:
-/// datatypes that the program has made, targets elsewhere, and what is an error.
+/// Where the memory of a target is for a load or store by this process itself, and its bytes. The
+/// library is asked for all else: datatypes that the program has made, targets elsewhere, and what
+/// is an error.
 fn mapped(
     rt: &Runtime,
     win: VirtWin,

@@ -40,8 +40,8 @@ pub(super) unsafe fn create(
     }
 }
 
-/// What the C++ bindings of Open MPI 4 say of an operator that they have just made: its function, which is theirs, is to get that of the
-/// program, too.
+/// What the C++ bindings of Open MPI 4 say of an operator that they have just made: its function,
+/// which is theirs, is to get that of the program, too.
 pub unsafe extern "C" fn ompi_op_set_cxx_callback(
     op: VirtOp,
     function: UserFunction<VirtDatatype>,

@@ -1,4 +1,5 @@
-//! Partitioned communication (MPI 4.1, chapter 4): requests with recipes; a cut waits until both ends have ended.
+//! Partitioned communication (MPI 4.1, chapter 4): requests with recipes; a cut waits until both
+//! ends have ended.
 #![allow(
     unsafe_code,
     non_snake_case,
@@ -66,7 +67,8 @@ unsafe fn init(
             (Some(_), false) => share.wrapping_neg(),
         };
         recipe.forget_hints(rt);
-        // No cut before the other end has made its own: the library's word of this one has no receive there.
+        // No cut before the other end has made its own: the library's word of this one has no
+        // receive there.
         requests::count_started(rt, recipe.share);
         let handle = requests::add_recorded(rt, recipe, real, kept);
         // SAFETY: the caller's promise.

@@ -131,8 +131,8 @@ fn with_one(
     succeeded(call(real_session, real))
 }
 
-/// The same, or with all of them, those excepted with which it cannot be done. The library is never told of all: MPICH's takes the
-/// constant of the standard ABI for an address.
+/// The same, or with all of them, those excepted with which it cannot be done. The library is never
+/// told of all: MPICH's takes the constant of the standard ABI for an address.
 fn with_any(
     rt: &Runtime,
     session: *mut c_void,

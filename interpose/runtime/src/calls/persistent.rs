@@ -61,7 +61,8 @@ fn start(rt: &Runtime, handle: VirtRequest) -> Result<c_int, Rewound> {
     start_on_record(rt, handle)
 }
 
-/// What is not started by the library alone: a message may have come already, others are to take part, or nothing is to be started.
+/// What is not started by the library alone: a message may have come already, others are to take
+/// part, or nothing is to be started.
 #[inline(never)]
 fn start_on_record(rt: &Runtime, handle: VirtRequest) -> Result<c_int, Rewound> {
     let Some(index) = requests::index(rt, handle).filter(|&index| requests::is_inactive(rt, index))

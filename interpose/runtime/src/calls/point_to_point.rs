@@ -1,8 +1,9 @@
 //! Point-to-point communication (MPI 4.1, chapter 3).
 //!
-//! Blocking procedures are the library's own. While a checkpoint is under way, or workers agree on one, they run as their non-blocking
-//! twins on record (see `requests`), so that each look at the message helps the checkpoint along. A cut may be taken between two
-//! looks: the call that is made again then finds what it has begun.
+//! Blocking procedures are the library's own. While a checkpoint is under way, or workers agree on
+//! one, they run as their non-blocking twins on record (see `requests`), so that each look at the
+//! message helps the checkpoint along. A cut may be taken between two looks: the call that is made
+//! again then finds what it has begun.
 #![allow(
     unsafe_code,
     non_snake_case,

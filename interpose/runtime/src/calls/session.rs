@@ -1,4 +1,5 @@
-//! Sessions (MPI 4.1, 11.3), beside `MPI_Init` or without it, and communicators of groups (7.4.2, 7.6.2).
+//! Sessions (MPI 4.1, 11.3), beside `MPI_Init` or without it, and communicators of groups (7.4.2,
+//! 7.6.2).
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use super::arguments::{outcome, put, put_text};
@@ -24,7 +25,8 @@ use understudy_mpi::real_types::RealComm;
 use understudy_numbers::Worker;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// What a procedure on a session returns: an error goes to the session's error handler, or to that of the world.
+/// What a procedure on a session returns: an error goes to the session's error handler, or to that
+/// of the world.
 fn finish(
     rt: &Runtime,
     procedure: Proc,
@@ -274,7 +276,8 @@ unsafe fn checked(
     })
 }
 
-/// Runs a constructor in a handler and enters the result. A macro because [`attempt!`] leaves the handler.
+/// Runs a constructor in a handler and enters the result. A macro because [`attempt!`] leaves the
+/// handler.
 macro_rules! construct {
     ($rt:expr, $procedure:expr, $group:expr, $info:expr, $errhandler:expr, $newcomm:expr, $constructor:expr) => {{
         let (mut made, constructor) = (None, $constructor);

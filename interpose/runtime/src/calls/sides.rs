@@ -1,6 +1,8 @@
-//! Which processes call a constructor that no communicator of all of them is for (MPI 4.1, 7.4.2, 7.6.2 and 11.8).
+//! Which processes call a constructor that no communicator of all of them is for (MPI 4.1, 7.4.2,
+//! 7.6.2 and 11.8).
 //!
-//! Both sides of an intercommunicator, and all members of a group, find the same names, however many threads make such calls.
+//! Both sides of an intercommunicator, and all members of a group, find the same names, however
+//! many threads make such calls.
 
 use crate::Runtime;
 use crate::handles::{VirtComm, VirtGroup};
@@ -68,7 +70,8 @@ pub(super) fn of_groups(
     })
 }
 
-/// Of all members of a communicator; where some are spawned processes, which say nothing, of its leader alone.
+/// Of all members of a communicator; where some are spawned processes, which say nothing, of its
+/// leader alone.
 fn of_comm(rt: &Runtime, comm: VirtComm, leader: c_int) -> Option<Side> {
     let comm = comm::get(rt, comm)?;
     let leader = at(&comm.members, leader)?;
@@ -84,7 +87,8 @@ fn of_comm(rt: &Runtime, comm: VirtComm, leader: c_int) -> Option<Side> {
     })
 }
 
-/// One of `MPI_Intercomm_create`. The leader alone knows the bridge; whoever waits there without the layer is not waited for here.
+/// One of `MPI_Intercomm_create`. The leader alone knows the bridge; whoever waits there without
+/// the layer is not waited for here.
 pub(super) fn of_intercomm(
     rt: &Runtime,
     (local, leader): (VirtComm, c_int),

@@ -1,8 +1,10 @@
 //! Processes that the program spawns (MPI 4.1, 11.8).
 //!
-//! They run without the layer, in namespaces of their own beside the generation's, and are connected by the library. Nothing can be saved of them: as long
-//! as a communicator leads to them there is no cut. So a failure sets the program back to before the call; the process manager kills
-//! them, and the program spawns them again. When they have been disconnected, and an epoch is committed, they go on whatever happens.
+//! They run without the layer, in namespaces of their own beside the generation's, and are
+//! connected by the library. Nothing can be saved of them: as long as a communicator leads to them
+//! there is no cut. So a failure sets the program back to before the call; the process manager
+//! kills them, and the program spawns them again. When they have been disconnected, and an epoch is
+//! committed, they go on whatever happens.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use super::comm::construct_by_some;

@@ -65,14 +65,16 @@ pub unsafe extern "C" fn MPI_T_finalize() -> c_int {
     SUCCESS
 }
 
-/// What is given out instead of the library's datatype and enumeration, where the program wants them.
+/// What is given out instead of the library's datatype and enumeration, where the program wants
+/// them.
 struct Types {
     datatype: RealDatatype,
     enumtype: *mut c_void,
 }
 
 impl Types {
-    /// Asks the library for a variable, with places for its types, and gives the program what stands for those.
+    /// Asks the library for a variable, with places for its types, and gives the program what
+    /// stands for those.
     ///
     /// # Safety
     /// The program's places, or null.

@@ -61,8 +61,8 @@ impl Share {
     }
 }
 
-/// The share of each; pages that several have marked are the first one's. What functions undo the changes of is captured, but copies
-/// in this process are without `spared` pages.
+/// The share of each; pages that several have marked are the first one's. What functions undo the
+/// changes of is captured, but copies in this process are without `spared` pages.
 fn shares(marks: &[Mark], mut left_out: LeftOut, spared: &[PageRun]) -> Vec<Share> {
     let take = |from: &mut Vec<PageRun>, pages: &[PageRun]| {
         let taken = runs::total(&runs::intersect(from, pages));

@@ -39,7 +39,8 @@ fn call(general: General, function: u64, second: Option<u64>) -> c_int {
         return SUCCESS;
     }
     let extra = general.extra;
-    // SAFETY: a function of this request, with the arguments that the standard says; a handler runs, called by the program.
+    // SAFETY: a function of this request, with the arguments that the standard says; a handler
+    // runs, called by the program.
     let rc = unsafe {
         if general.in_fortran {
             let rc = SUCCESS;

@@ -1,7 +1,8 @@
 //! Cuts at any call: where candidates are missing for long, workers agree on one wherever they are.
 //!
-//! [`Agreement`] has the rules. A worker stands still at the entry of a call about messages, which has not begun then, or in the wait of one,
-//! whose requests are on record: set back to the cut, the program makes the call again, which finds them (`requests::resume`).
+//! [`Agreement`] has the rules. A worker stands still at the entry of a call about messages, which
+//! has not begun then, or in the wait of one, whose requests are on record: set back to the cut,
+//! the program makes the call again, which finds them (`requests::resume`).
 
 use super::take::take_at;
 use crate::arch::{self, Rewound, turn};
@@ -18,24 +19,30 @@ use understudy_mpi as mpi;
 
 /// What it means if votes fail.
 const NO_AGREEMENT: &str = "the workers cannot agree on a cut";
-/// How long entries of collectives wait for the others to look, in one vote: a part of the interval, so much at least, and at most.
+/// How long entries of collectives wait for the others to look, in one vote: a part of the
+/// interval, so much at least, and at most.
 const HOLD: (u32, Duration, Duration) = (16, Duration::from_millis(20), Duration::from_millis(200));
-/// So many entries may be held so long in one vote: who holds one makes others wait inside, who vote at the next.
+/// So many entries may be held so long in one vote: who holds one makes others wait inside, who
+/// vote at the next.
 const HOLDS: u32 = 4;
-/// So many attempts follow each other at once, if nothing stands in the way but that somebody has gone on.
+/// So many attempts follow each other at once, if nothing stands in the way but that somebody has
+/// gone on.
 const TRIES: u32 = 6;
 
-/// How long a worker stands still before all have come to a call, since some may wait for it outside of MPI: this part of the interval at
-/// least, and twice as long whenever it has given up, at most so long.
+/// How long a worker stands still before all have come to a call, since some may wait for it
+/// outside of MPI: this part of the interval at least, and twice as long whenever it has given up,
+/// at most so long.
 const STANDS: (u32, Duration) = (4, Duration::from_secs(64));
 /// Who has given up asks for the next attempt after so many times as long.
 const PAUSE: u32 = 10;
 
-/// What a worker says in the second and the third vote: it has gone on, or objects for another reason.
+/// What a worker says in the second and the third vote: it has gone on, or objects for another
+/// reason.
 const HAS_GONE_ON: i64 = 1;
 const OBJECTS: i64 = 2;
 
-/// A call at which a cut may be taken: it has not begun, or its requests are on record, and it has told the program nothing.
+/// A call at which a cut may be taken: it has not begun, or its requests are on record, and it has
+/// told the program nothing.
 #[inline(always)]
 pub fn here(rt: &Runtime) -> Result<(), Rewound> {
     if attention::is_on() { look(rt) } else { Ok(()) }
@@ -72,8 +79,9 @@ fn is_asked() -> bool {
     attention::is(ASKED | AGREEING) && arch::top_frame().is_some() && world::is_protected()
 }
 
-/// The entry of a call that waits for what some other workers' programs do and cannot be left half-way, such as a collective over
-/// some of them or a lock. It waits for a while until all look, as it could not stand still inside.
+/// The entry of a call that waits for what some other workers' programs do and cannot be left
+/// half-way, such as a collective over some of them or a lock. It waits for a while until all look,
+/// as it could not stand still inside.
 #[inline]
 pub fn hold(rt: &Runtime) -> Result<(), Rewound> {
     if attention::is_on() {
@@ -123,7 +131,8 @@ fn hold_for(state: &State) -> Duration {
     (state.pace.interval() / HOLD.0).clamp(HOLD.1, HOLD.2)
 }
 
-/// This worker enters what it cannot leave half-way: nobody is to stand still before it has come out.
+/// This worker enters what it cannot leave half-way: nobody is to stand still before it has come
+/// out.
 pub fn leave(rt: &Runtime) -> Result<(), Rewound> {
     recovery::check_own(rt, go_on(rt), NO_AGREEMENT)
 }
@@ -182,7 +191,8 @@ fn step(rt: &Runtime) -> Result<May, Rewound> {
     Ok(May::GoOn)
 }
 
-/// How long this worker stands still: longer, if it has given up before, and for a part of the interval at least.
+/// How long this worker stands still: longer, if it has given up before, and for a part of the
+/// interval at least.
 fn stands_for(state: &State) -> Duration {
     state.anywhere.stands.max(state.pace.interval() / STANDS.0)
 }
@@ -253,7 +263,8 @@ fn advance(rt: &Runtime) -> mpi::Result<()> {
                 *stood_since = Some(Instant::now());
                 (agreement.gathered(objections == 0, !objects), tag::STAND)
             }
-            // Where some have passed more candidates than others, something of a collective is on its way.
+            // Where some have passed more candidates than others, something of a collective is on
+            // its way.
             Vote::Stand => (
                 agreement.stood(objections == 0 && most == -least),
                 tag::CONFIRM,
@@ -305,7 +316,8 @@ fn advance(rt: &Runtime) -> mpi::Result<()> {
     Ok(())
 }
 
-/// Tells others that somebody goes on in the present attempt, or in the last one that is known of; they tell the rest.
+/// Tells others that somebody goes on in the present attempt, or in the last one that is known of;
+/// they tell the rest.
 fn tell_off(rt: &Runtime) -> mpi::Result<()> {
     let world = world::get(rt);
     let me = world::worker(rt);

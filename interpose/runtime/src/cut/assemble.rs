@@ -1,6 +1,8 @@
-//! The entry of a constructor that no communicator of all its processes is for, and of a collective of two groups.
+//! The entry of a constructor that no communicator of all its processes is for, and of a collective
+//! of two groups.
 //!
-//! As [`super::together`], by the rules of [`Assemblies`](crate::schedule::Assemblies): the calling thread waits outside, and gives way to others.
+//! As [`super::together`], by the rules of [`Assemblies`](crate::schedule::Assemblies): the calling
+//! thread waits outside, and gives way to others.
 
 use super::anywhere::{leave, look};
 use crate::Runtime;
@@ -15,8 +17,8 @@ use understudy_numbers::Worker;
 /// What it means if the callers of a constructor cannot tell each other.
 const NO_WORD: &str = "the processes of a constructor cannot agree on when to enter";
 
-/// Returns when all processes of both sides have come and enter next what follows this, which cannot be left half-way. `side` is asked for
-/// once; where there is none, nobody is waited for.
+/// Returns when all processes of both sides have come and enter next what follows this, which
+/// cannot be left half-way. `side` is asked for once; where there is none, nobody is waited for.
 pub fn assemble(rt: &Runtime, side: impl FnOnce() -> Option<Side>) -> Result<(), Rewound> {
     if !attention::is_multiple() {
         return Ok(());

@@ -241,8 +241,8 @@ fn help(rt: &Runtime) -> Result<Option<Numbers>, Rewound> {
 
 /// Completes the vote; at the same candidate in every worker.
 ///
-/// Returns true if a cut is due. Also sets the stride, from the slowest worker's time, and the pace,
-/// from the costliest one's.
+/// Returns true if a cut is due. Also sets the stride, from the slowest worker's time, and the
+/// pace, from the costliest one's.
 fn tally(rt: &Runtime) -> Result<bool, Rewound> {
     let [said, per_candidate, cost, rate] = loop {
         if schedule::state(rt).vote.is_none() {

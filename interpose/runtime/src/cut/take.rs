@@ -74,8 +74,9 @@ pub(super) fn take_at(rt: &Runtime, candidate: bool) -> Result<(), Rewound> {
         }
         Exchange::PutOff => {
             log::debug!(
-                "a collective is under way somewhere, a library is being opened, spawned processes are connected, a communicator \
-                 was made before a control variable was written, or the program wants none: the cut is put off"
+                "a collective is under way somewhere, a library is being opened, spawned \
+                 processes are connected, a communicator was made before a control variable was \
+                 written, or the program wants none: the cut is put off"
             );
             if candidate {
                 let schedule = &mut schedule::state(rt).schedule;

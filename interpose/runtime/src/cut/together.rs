@@ -1,8 +1,9 @@
 //! The entry of a blocking collective where several threads call MPI at the same time.
 //!
-//! The calling thread waits outside, and gives way to others, until all members have come and would enter ([`Gatherings`] has the
-//! rules). A failure meanwhile makes all of that void: set back to a cut, they come again. So no cut is put off by those who wait here, and
-//! here they may agree on one at any call.
+//! The calling thread waits outside, and gives way to others, until all members have come and would
+//! enter ([`Gatherings`] has the rules). A failure meanwhile makes all of that void: set back to a
+//! cut, they come again. So no cut is put off by those who wait here, and here they may agree on
+//! one at any call.
 #![allow(unsafe_code)]
 
 use super::anywhere::{leave, look};
@@ -23,7 +24,8 @@ const NO_WORD: &str = "the members of a collective cannot agree on when to enter
 /// Stands for a collective of the runtime itself; no communicator has it.
 const OWN: u64 = u64::MAX;
 
-/// Returns when all members of a communicator have come and enter next what follows this, which cannot be left half-way.
+/// Returns when all members of a communicator have come and enter next what follows this, which
+/// cannot be left half-way.
 #[inline]
 pub fn together(rt: &Runtime, comm: VirtComm) -> Result<(), Rewound> {
     if attention::is_multiple() {

@@ -22,7 +22,8 @@ pub(super) const NO_BOOKMARKS: &str = "the workers cannot tell each other of the
 struct Bookmark {
     /// Number of messages sent to the receiver of this bookmark since MPI_Init.
     sent: u64,
-    /// Number of incomplete synchronous sends that the receiver of this bookmark will be asked about.
+    /// Number of incomplete synchronous sends that the receiver of this bookmark will be asked
+    /// about.
     synchronous: u64,
     /// The sender's [`Ability`] to be saved.
     ability: u64,

@@ -1,9 +1,12 @@
-//! A worker that does not come into MPI although another one has died: it is set back from wherever it is.
+//! A worker that does not come into MPI although another one has died: it is set back from wherever
+//! it is.
 //!
-//! It may compute for long, or wait for the dead one by other means than MPI: in memory that they share, say, or for a file. All
-//! others wait for it meanwhile. The process manager then sends [`call::INTERRUPT`] to its main thread, whose handler has the
-//! thread make a call. What it was about does not matter, as the program's state is put back as a whole. But the runtime's is not, nor
-//! is that of ld.so, which both sides share: who is in there is left alone until the next signal.
+//! It may compute for long, or wait for the dead one by other means than MPI: in memory that they
+//! share, say, or for a file. All others wait for it meanwhile. The process manager then sends
+//! [`call::INTERRUPT`] to its main thread, whose handler has the thread make a call. What it was
+//! about does not matter, as the program's state is put back as a whole. But the runtime's is not,
+//! nor is that of ld.so, which both sides share: who is in there is left alone until the next
+//! signal.
 #![allow(unsafe_code)]
 
 use crate::arch::{LEAVE, RECOVER};

@@ -14,8 +14,8 @@ use std::ffi::c_void;
 use std::sync::atomic::Ordering;
 use understudy_abi::{ZONE_SHIFT, ZONE_TAG, on_other_stack, wait};
 
-/// Fills the dispatch table; `forward` gives the address for slots that are functions of the real library or of libc as they
-/// are.
+/// Fills the dispatch table; `forward` gives the address for slots that are functions of the real
+/// library or of libc as they are.
 pub fn fill_dispatch(forward: impl Fn(usize) -> *mut c_void) {
     for (slot, handler) in HANDLERS.iter().enumerate() {
         let address = if handler.is_forward() {
@@ -31,11 +31,13 @@ pub fn fill_dispatch(forward: impl Fn(usize) -> *mut c_void) {
     }
 }
 
-/// Where the thunks of the face jump: slot in `eax`, everything else as at the call. What differs is how many words of
-/// stack arguments are copied. Eight bytes at a time, as a program stores them: a wider load would wait for the stores.
+/// Where the thunks of the face jump: slot in `eax`, everything else as at the call. What differs
+/// is how many words of stack arguments are copied. Eight bytes at a time, as a program stores
+/// them: a wider load would wait for the stores.
 ///
-/// The CFI lets a debugger walk from a handler to the application: the canonical frame address is eight bytes above the
-/// stack pointer that the frame holds (DWARF 5, 6.4.2: `DW_CFA_def_cfa_expression`, `DW_CFA_expression`).
+/// The CFI lets a debugger walk from a handler to the application: the canonical frame address is
+/// eight bytes above the stack pointer that the frame holds (DWARF 5, 6.4.2:
+/// `DW_CFA_def_cfa_expression`, `DW_CFA_expression`).
 macro_rules! entries {
     ($($name:ident: $doc:literal $(, $copy:literal)*;)*) => {$(
         #[doc = $doc]
@@ -65,7 +67,8 @@ macro_rules! entries {
                 "push rdi",
                 "push rax",
                 "mov rbp, rsp",
-                // The handler preserves rbx: most calls need not wait for the frame to say where the program's stack is.
+                // The handler preserves rbx: most calls need not wait for the frame to say where
+                // the program's stack is.
                 "mov rbx, r11",
                 // CFA = *(rbp + 104) + 8; the caller's rbp is at rbp + 88.
                 ".cfi_escape 0x0f, 0x06, 0x76, 0xe8, 0x00, 0x06, 0x23, 0x08",
@@ -84,7 +87,8 @@ macro_rules! entries {
                 "mov rbp, qword ptr [rbp + {off_rbp}]",
                 ".cfi_same_value rbp",
                 "ret",
-                // Another thread, on its own stack: the slot is the third argument, after two of the program's.
+                // Another thread, on its own stack: the slot is the third argument, after two of
+                // the program's.
                 "8:",
                 "mov edx, eax",
                 "jmp {foreign}",
@@ -106,7 +110,8 @@ macro_rules! entries {
 
 entries! {
     enter_few: "For procedures with up to six arguments.";
-    enter_some: "For procedures with up to eight.", "push qword ptr [r11 + 16]", "push qword ptr [r11 + 8]";
+    enter_some: "For procedures with up to eight.", "push qword ptr [r11 + 16]", "push qword ptr \
+        [r11 + 8]";
     enter_many: "For all others.",
         "push qword ptr [r11 + 64]", "push qword ptr [r11 + 56]", "push qword ptr [r11 + 48]",
         "push qword ptr [r11 + 40]", "push qword ptr [r11 + 32]", "push qword ptr [r11 + 24]",
@@ -119,8 +124,8 @@ pub const ENTRIES: [unsafe extern "C" fn(); understudy_abi::ENTRIES] =
 
 const _: () = assert!(STACK_WORDS[0] == 0 && STACK_WORDS[1] == 2 && STACK_WORDS[2] == 8);
 
-/// Something is to be done when a handler has returned. If the frame at rbp holds another moment, the preserved registers
-/// and the call are taken from it.
+/// Something is to be done when a handler has returned. If the frame at rbp holds another moment,
+/// the preserved registers and the call are taken from it.
 #[unsafe(naked)]
 unsafe extern "C" fn resume() {
     naked_asm!(
@@ -205,10 +210,12 @@ unsafe extern "C" fn resume() {
     )
 }
 
-/// The slot and the registers of arguments, kept over a call: seven and the return address, which aligns the stack.
+/// The slot and the registers of arguments, kept over a call: seven and the return address, which
+/// aligns the stack.
 macro_rules! keep_arguments {
     () => {
-        "push rax; push rdi; push rsi; push rdx; push rcx; push r8; push r9; .cfi_adjust_cfa_offset 56"
+        "push rax; push rdi; push rsi; push rdx; push rcx; push r8; push r9; \
+         .cfi_adjust_cfa_offset 56"
     };
 }
 
@@ -219,8 +226,9 @@ macro_rules! take_arguments {
     };
 }
 
-/// Stands in front of the handlers of calls in which this process may wait for others without looking, while workers agree on a
-/// cut at any call ([`crate::cut`]): as [`crate::arch::DISPATCH`], with the slot in `rax`.
+/// Stands in front of the handlers of calls in which this process may wait for others without
+/// looking, while workers agree on a cut at any call ([`crate::cut`]): as
+/// [`crate::arch::DISPATCH`], with the slot in `rax`.
 #[unsafe(naked)]
 unsafe extern "C" fn enter_apart() {
     naked_asm!(
@@ -248,9 +256,9 @@ unsafe extern "C" fn enter_apart() {
     )
 }
 
-/// What the face calls before an effect on files, with up to six register arguments: passed on to the runtime's stack,
-/// below what is in use there, and below the frame of the last call, which stays legible
-/// ([`crate::overdue`]). Does nothing if the runtime itself is at work.
+/// What the face calls before an effect on files, with up to six register arguments: passed on to
+/// the runtime's stack, below what is in use there, and below the frame of the last call, which
+/// stays legible ([`crate::overdue`]). Does nothing if the runtime itself is at work.
 ///
 /// # Safety
 /// The arguments must be those of [`understudy_abi::effect::Hook`].
@@ -282,7 +290,8 @@ pub unsafe extern "C" fn file_effect() {
     )
 }
 
-/// [`enter_many`], which serves every procedure, with the call counted; at one that is due [`crate::fault::call_is_due`] is called first.
+/// [`enter_many`], which serves every procedure, with the call counted; at one that is due
+/// [`crate::fault::call_is_due`] is called first.
 ///
 /// # Safety
 /// As [`ENTRIES`].

@@ -15,7 +15,8 @@ use understudy_numbers::Worker;
 use xxhash_rust::xxh3::xxh3_64;
 
 impl Transfer {
-    /// What is to be sent waits for an answer, or is made meanwhile: the transfer has not ended before.
+    /// What is to be sent waits for an answer, or is made meanwhile: the transfer has not ended
+    /// before.
     pub fn withhold(&mut self) {
         self.is_withheld = true;
     }
@@ -33,7 +34,8 @@ impl Transfer {
             rank: to,
             tag: tag::ANSWER,
         };
-        // SAFETY: a vector of the transfer that stays in place; it is looked at when the request has ended.
+        // SAFETY: a vector of the transfer that stays in place; it is looked at when the request
+        // has ended.
         unsafe { own_messages::receive(into, length, answer, &mut self.awaited) }?;
         let question = wanted.encode();
         let length = question.len();
@@ -82,7 +84,8 @@ impl Transfer {
         self.question.take()
     }
 
-    /// Answers the question, and makes ready for what follows. The slots of what was found get a reference more each.
+    /// Answers the question, and makes ready for what follows. The slots of what was found get a
+    /// reference more each.
     pub fn answer(
         &mut self,
         answer: Vec<u8>,

@@ -174,8 +174,8 @@ fn read(descriptor: i64) -> Fate {
     }
 }
 
-/// Whether it is mmap(2) of memory that no file is behind. This library asks for such memory, too, even in the midst of its
-/// allocator, while it answers another call.
+/// Whether it is mmap(2) of memory that no file is behind. This library asks for such memory, too,
+/// even in the midst of its allocator, while it answers another call.
 pub fn is_memory(number: c_long, a: &[i64; 6]) -> bool {
     number == libc::SYS_mmap && a[3] as c_int & libc::MAP_ANONYMOUS != 0
 }
@@ -204,7 +204,8 @@ fn control(hold: &Hold, a: &[i64; 6]) -> Fate {
     }
 }
 
-/// Writes what was there to `before` and takes what `now` points to, where these are no null pointers.
+/// Writes what was there to `before` and takes what `now` points to, where these are no null
+/// pointers.
 fn exchange<T: Copy>(kept: &mut T, now: i64, before: i64) {
     let old = *kept;
     // SAFETY: structures of the program, as long as the kernel's.

@@ -17,7 +17,8 @@ const ABOUT_NAME: c_int =
     libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW | libc::O_DIRECT | libc::O_NOATIME;
 /// Files of the kernel, whose contents are made when they are read (statfs(2)).
 const PSEUDO: [i64; 2] = [0x9fa0, 0x6265_6572];
-/// What a library or program begins with. Mappings of them are needed by any recovery, and made from the file.
+/// What a library or program begins with. Mappings of them are needed by any recovery, and made
+/// from the file.
 const ELF: &[u8] = b"\x7fELF";
 
 /// Opens a file as the program wants it.
@@ -117,7 +118,8 @@ fn given(hold: &mut Hold, content: &[u8], about: Vec<u8>, flags: c_int, name: Ve
     }
 }
 
-/// A file that is open, and whose contents the program gets from there; a copy of them if it writes.
+/// A file that is open, and whose contents the program gets from there; a copy of them if it
+/// writes.
 fn taken(hold: &mut Hold, descriptor: i64, flags: c_int, name: Vec<u8>) -> Fate {
     if !writes(flags) {
         return Fate::Answer(descriptor);
@@ -180,7 +182,8 @@ fn waits(directory: i64, path: &CStr) -> bool {
     }
 }
 
-/// What is to be recorded of a file that is open; nothing of devices, files of the kernel and libraries.
+/// What is to be recorded of a file that is open; nothing of devices, files of the kernel and
+/// libraries.
 fn learn(hold: &mut Hold, descriptor: i64) -> Option<(Outcome, Option<Vec<u8>>)> {
     // SAFETY: fstat(2), fstatfs(2).
     let (about, system) = unsafe {
@@ -247,8 +250,8 @@ fn close(descriptor: i64) {
     unsafe { make(libc::SYS_close, &[descriptor, 0, 0, 0, 0, 0]) };
 }
 
-/// A new file in memory with these contents, under the lowest free descriptor, as the program's would be; it is found again
-/// by its name, if it has one.
+/// A new file in memory with these contents, under the lowest free descriptor, as the program's
+/// would be; it is found again by its name, if it has one.
 fn in_memory(
     hold: &mut Hold,
     content: &[u8],
@@ -323,8 +326,8 @@ pub fn stat_of(hold: &Hold, descriptor: i64) -> Option<&[u8]> {
     hold.stats.get(&place_of(descriptor)?).map(Vec::as_slice)
 }
 
-/// A file that was open before the phase began gets its recorded contents, or is opened once more, so that nobody else's
-/// position changes with it.
+/// A file that was open before the phase began gets its recorded contents, or is opened once more,
+/// so that nobody else's position changes with it.
 pub fn inherit(
     hold: &mut Hold,
     descriptor: c_int,

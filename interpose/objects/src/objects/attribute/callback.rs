@@ -61,7 +61,8 @@ extern "C" fn delete_by_proxy(it: &mut ByProxy) -> u64 {
     ) as u64
 }
 
-/// Calls `int copy(object, keyval, extra_state, attribute_val_in, *attribute_val_out, *flag)`: what the copy gets; nothing if it gets no attribute with this key.
+/// Calls `int copy(object, keyval, extra_state, attribute_val_in, *attribute_val_out, *flag)`: what
+/// the copy gets; nothing if it gets no attribute with this key.
 pub(super) fn copy(
     rt: &Runtime,
     keyval: &Keyval,
@@ -103,7 +104,8 @@ pub(super) fn copy(
                 places[0],
                 places[1],
             ];
-            // SAFETY: a copy function of the program, and no constant; a handler called by the program runs, and the places are valid until it returns.
+            // SAFETY: a copy function of the program, and no constant; a handler called by the
+            // program runs, and the places are valid until it returns.
             unsafe { call_program_with_six(function as *const c_void, arguments) as c_int }
         }
     };

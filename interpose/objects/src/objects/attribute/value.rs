@@ -18,7 +18,8 @@ pub enum Language {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub enum Value {
     Address(u64),
-    /// In Fortran: the address of a block of the program's heap with the integer. C sees that address.
+    /// In Fortran: the address of a block of the program's heap with the integer. C sees that
+    /// address.
     Integer(u64),
 }
 

@@ -31,8 +31,9 @@ pub struct Made {
     recipe: Comm,
 }
 
-/// Runs a constructor. `made` stays empty if this process gets `MPI_COMM_NULL`. Collective in the way the constructor is. Freed
-/// communicators go on the way, of which all members are among the new one's, and on which nobody has requests.
+/// Runs a constructor. `made` stays empty if this process gets `MPI_COMM_NULL`. Collective in the
+/// way the constructor is. Freed communicators go on the way, of which all members are among the
+/// new one's, and on which nobody has requests.
 pub fn make(
     rt: &Runtime,
     constructor: impl FnOnce(&mut RealComm) -> c_int,
@@ -73,7 +74,8 @@ pub fn register(rt: &Runtime, made: Made, parent: VirtComm) -> VirtComm {
     super::predefined_comms::handle(rt, index)
 }
 
-/// Enters who has a window with spawned processes: those of `parent`. No communicator is made of them, since they would not know of it.
+/// Enters who has a window with spawned processes: those of `parent`. No communicator is made of
+/// them, since they would not know of it.
 pub fn register_members(rt: &Runtime, parent: VirtComm) -> Option<VirtComm> {
     let recipe = super::comm_entries::get(rt, parent)?.clone();
     let uid = candidate(rt);
@@ -82,7 +84,8 @@ pub fn register_members(rt: &Runtime, parent: VirtComm) -> Option<VirtComm> {
     Some(super::predefined_comms::handle(rt, index))
 }
 
-/// A duplicate that the library has begun to make ([`Comm`] is in the table already): where it writes to.
+/// A duplicate that the library has begun to make ([`Comm`] is in the table already): where it
+/// writes to.
 pub struct Begun {
     /// Its index in the table.
     pub index: u32,
@@ -93,8 +96,9 @@ pub struct Begun {
 }
 
 impl Begun {
-    /// Local: nothing is known of a duplicate that is not known of its parent, but its `uid`. That of an intercommunicator's is derived, as
-    /// nobody could tell both groups at once; where it cannot be, there is nothing to begin.
+    /// Local: nothing is known of a duplicate that is not known of its parent, but its `uid`. That
+    /// of an intercommunicator's is derived, as nobody could tell both groups at once; where it
+    /// cannot be, there is nothing to begin.
     pub fn new(rt: &Runtime, parent: VirtComm) -> Option<Box<Begun>> {
         let recipe = super::comm_entries::get(rt, parent)?.clone();
         let is_first = super::rank_and_size(rt, parent).is_some_and(|(rank, _)| rank == 0);
@@ -238,8 +242,8 @@ fn workers(all: &[[u64; 3]]) -> Vec<Worker> {
     all.iter().map(|one| Worker(one[0] as u32)).collect()
 }
 
-/// Both leaders propose a `uid`, the lower one is taken. Each group learns the other's proposal first, and then its own
-/// from the other group.
+/// Both leaders propose a `uid`, the lower one is taken. Each group learns the other's proposal
+/// first, and then its own from the other group.
 fn describe_inter(rt: &Runtime, new: RealComm, own: Vec<Worker>) -> mpi::Result<Identity> {
     let there = exchange(rt, new, candidate(rt), 0)?;
     let theirs = leader_uid(&there)?;
@@ -256,7 +260,8 @@ pub fn tag_of(name: &CStr) -> c_int {
     (name.to_bytes().iter().fold(0x811c_9dc5, mix) % TAGS) as c_int
 }
 
-/// The constructor of a communicator of a group to which this process belongs, without a parent that the program knows.
+/// The constructor of a communicator of a group to which this process belongs, without a parent
+/// that the program knows.
 pub fn of_group(rt: &Runtime, group: VirtGroup, tag: c_int, new: &mut RealComm) -> c_int {
     // SAFETY: the world, and a group of ours.
     unsafe {
@@ -269,8 +274,9 @@ pub fn of_group(rt: &Runtime, group: VirtGroup, tag: c_int, new: &mut RealComm) 
     }
 }
 
-/// The constructor of an intercommunicator between a group to which this process belongs, with the rank of its leader in it, and
-/// another one, whose leader is known to the leader here, or has been refused there.
+/// The constructor of an intercommunicator between a group to which this process belongs, with the
+/// rank of its leader in it, and another one, whose leader is known to the leader here, or has been
+/// refused there.
 pub fn between_groups(
     rt: &Runtime,
     (local_group, local_leader): (VirtGroup, c_int),

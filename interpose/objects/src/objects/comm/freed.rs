@@ -24,7 +24,8 @@ use understudy_mpi::real_types::RealComm;
 use understudy_numbers::Worker;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Frees a communicator. The real one stays if the program has requests on it; the entry does in any case.
+/// Frees a communicator. The real one stays if the program has requests on it; the entry does in
+/// any case.
 pub fn free(rt: &Runtime, index: u32, has_requests: bool) -> c_int {
     if has_requests {
         if let Some(comm) = objects_mut(rt).comms.get_mut(index) {
@@ -54,7 +55,8 @@ fn disconnect(rt: &Runtime, index: u32) {
     handles::set_real(rt, HandleKind::Comm, index, std::ptr::null_mut());
 }
 
-/// After a recovery, when requests have been posted again: frees the real ones as the program has done, if it has no requests there.
+/// After a recovery, when requests have been posted again: frees the real ones as the program has
+/// done, if it has no requests there.
 pub fn free_again(rt: &Runtime, has_requests: impl Fn(VirtComm) -> bool) {
     for index in all(rt, |_| true) {
         if !has_requests(handle(rt, index)) {
@@ -80,8 +82,8 @@ fn all(rt: &Runtime, is_meant: impl Fn(&Comm) -> bool) -> Vec<u32> {
     freed.map(|(index, _)| index).collect()
 }
 
-/// Those of which all members are among these workers, all if none are given, and what this process adds to their sum: if the
-/// sum of all workers is 0, all of them may be [forgotten](forget).
+/// Those of which all members are among these workers, all if none are given, and what this process
+/// adds to their sum: if the sum of all workers is 0, all of them may be [forgotten](forget).
 pub fn within(
     rt: &Runtime,
     workers: Option<&[Worker]>,
@@ -108,9 +110,11 @@ pub fn forget(rt: &Runtime, indices: &[u32]) {
     }
 }
 
-/// A communicator has been disconnected, or a window with spawned processes freed. That of workers counts as freed: one of them may keep it,
-/// whose attribute cannot be deleted. The entry of another one goes. Nothing is under way to those spawned
-/// processes that nothing else led to (MPI 4.1, 11.10.4), so communicators that lead only to such ones, and have been freed before, go as well.
+/// A communicator has been disconnected, or a window with spawned processes freed. That of workers
+/// counts as freed: one of them may keep it, whose attribute cannot be deleted. The entry of
+/// another one goes. Nothing is under way to those spawned processes that nothing else led to (MPI
+/// 4.1, 11.10.4), so communicators that lead only to such ones, and have been freed before, go as
+/// well.
 pub fn part(rt: &Runtime, index: u32) {
     if !objects(rt).comms.get(index).is_some_and(Comm::has_spawned) {
         return mark(rt, index);
@@ -130,7 +134,8 @@ pub fn part(rt: &Runtime, index: u32) {
     dynamic::get_mut(rt).parted = if is_any { parted } else { BTreeSet::new() };
 }
 
-/// The spawned processes of a communicator that has gone to which no other one leads that has not been freed.
+/// The spawned processes of a communicator that has gone to which no other one leads that has not
+/// been freed.
 fn parted_with(gone: &Comm, comms: &[(u32, &Comm)]) -> Vec<Worker> {
     let leads_to =
         |comm: &Comm, one: Worker| !comm.is_freed && comm.workers().any(|other| other == one);

@@ -24,7 +24,8 @@ pub fn null_info(rt: &Runtime) -> RealInfo {
 /// Names a real communicator; a name that is too long is cut by the real library.
 pub fn set_name(comm: RealComm, name: &[u8]) {
     if let Ok(name) = CString::new(name) {
-        // SAFETY: a communicator of ours and a C string. Local; a communicator without a name does no harm.
+        // SAFETY: a communicator of ours and a C string. Local; a communicator without a name does
+        // no harm.
         unsafe { real::PMPI_Comm_set_name(comm, name.as_ptr()) };
     }
 }

@@ -21,16 +21,16 @@ use understudy_mpi::{self as mpi, check};
 use understudy_numbers::{Epoch, Worker};
 use understudy_policy::communicator_plan::{Part, Planned, batches, chooser, uids_of};
 
-/// Makes the real communicators and groups of all workers from their recipes. Collective over `new_world`, in which each
-/// worker has the rank that it has in the recipes.
+/// Makes the real communicators and groups of all workers from their recipes. Collective over
+/// `new_world`, in which each worker has the rank that it has in the recipes.
 ///
-/// The list of all communicators is put together from what their choosers (see [`super::Comm::uid`]) know; communicators
-/// without a common worker are made at the same time. The table and the handles are changed when all of them exist in
-/// all workers.
+/// The list of all communicators is put together from what their choosers (see
+/// [`super::Comm::uid`]) know; communicators without a common worker are made at the same time. The
+/// table and the handles are changed when all of them exist in all workers.
 ///
 /// # Errors
-/// The first error of a real procedure. If it is the failure of a process, others may have got further or even to the
-/// end; everything is to be begun again on another world, by all.
+/// The first error of a real procedure. If it is the failure of a process, others may have got
+/// further or even to the end; everything is to be begun again on another world, by all.
 pub fn rebuild(rt: &Runtime, new_world: RealComm, epoch: Epoch) -> mpi::Result<()> {
     let (mut me, mut workers) = (0, 0);
     // SAFETY: a communicator of ours.
@@ -134,7 +134,8 @@ fn sorted(uids: impl Iterator<Item = u64>) -> Vec<u64> {
     uids
 }
 
-/// Fails in all workers if the tables of any do not fit to the plan; it would wait for ever otherwise.
+/// Fails in all workers if the tables of any do not fit to the plan; it would wait for ever
+/// otherwise.
 fn agree_on(world: RealComm, fits: bool) -> mpi::Result<()> {
     if !fits {
         log::error!("{}", message::COMMUNICATORS_DIFFER);

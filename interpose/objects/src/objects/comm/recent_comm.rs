@@ -16,7 +16,8 @@ pub fn forget_recent(rt: &Runtime) {
     rt.objects.comm.forget_recent();
 }
 
-/// What `known` says of a communicator; nothing for `MPI_COMM_NULL` and for what is no communicator.
+/// What `known` says of a communicator; nothing for `MPI_COMM_NULL` and for what is no
+/// communicator.
 #[inline(always)]
 fn ask<T>(rt: &Runtime, comm: VirtComm, known: impl Fn(&RecentComm) -> T) -> Option<T> {
     let recent = rt.objects.comm.recent.get();

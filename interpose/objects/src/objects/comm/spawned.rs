@@ -47,7 +47,8 @@ pub fn with_group<T>(
     outcome
 }
 
-/// Visits the groups of all communicators that lead to spawned processes, with the numbers of their members.
+/// Visits the groups of all communicators that lead to spawned processes, with the numbers of their
+/// members.
 pub fn visit(
     rt: &Runtime,
     mut then: impl FnMut(RealGroup, &[Worker]) -> mpi::Result<()>,
@@ -70,7 +71,8 @@ pub fn visit(
     })
 }
 
-/// The numbers of the members of a real group: workers, and processes that are known or are given numbers now. Local.
+/// The numbers of the members of a real group: workers, and processes that are known or are given
+/// numbers now. Local.
 pub fn members(rt: &Runtime, group: RealGroup) -> mpi::Result<Vec<Worker>> {
     let mut size = 0;
     // SAFETY: a group of ours.

@@ -119,8 +119,9 @@ impl Topology {
         }
     }
 
-    /// Makes a communicator with this topology from one that has the same members in the same order; the ranks stay what
-    /// they are. Collective; nothing happens for no topology. `info` is the null handle.
+    /// Makes a communicator with this topology from one that has the same members in the same
+    /// order; the ranks stay what they are. Collective; nothing happens for no topology. `info` is
+    /// the null handle.
     pub fn apply(&self, info: RealInfo, from: RealComm, new: &mut RealComm) -> c_int {
         let weights = |weights: &[c_int], weighted: bool| match (weighted, weights.is_empty()) {
             (false, _) => UNWEIGHTED,

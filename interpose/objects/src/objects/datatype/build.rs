@@ -78,8 +78,8 @@ fn construct(rt: &Runtime, recipe: &Recipe) -> Result<RealDatatype, c_int> {
     let mut a = Arguments(&recipe.integers);
     let mut new = null_real(rt);
     let to = &mut new;
-    // SAFETY: the arguments with which the real library has made such a datatype before, in arrays whose lengths have
-    // been checked; the datatypes are real.
+    // SAFETY: the arguments with which the real library has made such a datatype before, in arrays
+    // whose lengths have been checked; the datatypes are real.
     let rc = unsafe {
         match recipe.combiner {
             DUP => real::PMPI_Type_dup(old?, to),

@@ -29,7 +29,8 @@ struct Arguments {
     addresses: Vec<i64>,
 }
 
-/// A constructor's arguments, whichever counts it has (MPI 4.1, 5.1.13); `None` for constructors that are not known here.
+/// A constructor's arguments, whichever counts it has (MPI 4.1, 5.1.13); `None` for constructors
+/// that are not known here.
 fn arguments(recipe: &Recipe) -> Option<Arguments> {
     let integers: Vec<i64> = recipe
         .integers
@@ -70,7 +71,8 @@ fn among(integers: &[i64], at: usize, counts: &[i64]) -> Option<(Vec<i64>, Vec<i
     Some(([before, counts, after].concat(), Vec::new()))
 }
 
-/// The blocks that a datatype is made of; `None` for constructors that are not known here, and for more blocks than `most`.
+/// The blocks that a datatype is made of; `None` for constructors that are not known here, and for
+/// more blocks than `most`.
 pub fn blocks(recipe: &Recipe, most: usize) -> Option<Blocks> {
     let arguments = arguments(recipe)?;
     let integer = |at: usize| Some(*arguments.integers.get(at)? as isize);

@@ -76,7 +76,8 @@ fn base(rt: &Runtime, datatype: VirtDatatype) -> Option<VirtDatatype> {
     bases.all(|other| other == Some(first)).then_some(first)
 }
 
-/// The bytes that a buffer's data span: where they begin, counted from its address, and how many they are. None for no data.
+/// The bytes that a buffer's data span: where they begin, counted from its address, and how many
+/// they are. None for no data.
 pub fn span(rt: &Runtime, count: c_int, datatype: VirtDatatype) -> Option<(isize, u64)> {
     let (mut lower, mut true_extent, mut bound, mut extent) = (0, 0, 0, 0);
     let real = real_datatype(rt, datatype);

@@ -22,7 +22,8 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Tiles with data in `pieces` (offset and length), of which none begins before the one that precedes it.
+    /// Tiles with data in `pieces` (offset and length), of which none begins before the one that
+    /// precedes it.
     pub fn new(displacement: u64, pieces: impl IntoIterator<Item = Range>, extent: u64) -> Layout {
         let (mut list, mut size): (Vec<[u64; 3]>, u64) = (Vec::new(), 0);
         let (mut repeats, mut end) = (false, 0);
@@ -41,7 +42,8 @@ impl Layout {
         }
     }
 
-    /// Whether some bytes of the file are seen more than once: such a view is for reading only (MPI 4.1, 14.3).
+    /// Whether some bytes of the file are seen more than once: such a view is for reading only (MPI
+    /// 4.1, 14.3).
     pub fn repeats(&self) -> bool {
         self.repeats
     }

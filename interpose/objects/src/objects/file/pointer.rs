@@ -18,8 +18,8 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
-/// Waits for a lock on a range of a file, against everybody who opens it for himself (fcntl(2): F_OFD_SETLKW). It goes with `F_UNLCK`, or with
-/// the descriptor.
+/// Waits for a lock on a range of a file, against everybody who opens it for himself (fcntl(2):
+/// F_OFD_SETLKW). It goes with `F_UNLCK`, or with the descriptor.
 pub fn lock(file: &fs::File, kind: c_int, (offset, length): (u64, u64)) -> io::Result<()> {
     // SAFETY: numbers only.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };

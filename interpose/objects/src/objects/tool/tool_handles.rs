@@ -14,7 +14,8 @@ pub struct Reals {
     /// `was_open`: it was so before MPI_Init, where every generation begins.
     pub(super) is_open: bool,
     pub(super) was_open: bool,
-    /// True if the message of [`check_communicators`](super::written::check_communicators) was logged.
+    /// True if the message of [`check_communicators`](super::written::check_communicators) was
+    /// logged.
     pub(super) is_older_told: bool,
 }
 

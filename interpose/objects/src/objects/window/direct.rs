@@ -57,11 +57,13 @@ pub struct Direct {
     /// Of which passive target epochs it has been told.
     told: RefCell<Told>,
     generation: u32,
-    /// When this process was kept out last by somebody who waits to hold a lock alone, and has not waited longer.
+    /// When this process was kept out last by somebody who waits to hold a lock alone, and has not
+    /// waited longer.
     waited: Cell<Option<Instant>>,
 }
 
-/// A mapping of the file of a window's locks: a page of those of accumulates, and those of epochs, one for each member.
+/// A mapping of the file of a window's locks: a page of those of accumulates, and those of epochs,
+/// one for each member.
 #[derive(Debug)]
 struct Locks {
     at: NonNull<u8>,
@@ -191,15 +193,16 @@ impl Direct {
         Some(Lock::new(word, self.generation))
     }
 
-    /// Takes the lock of a member's part, if it is free, nobody waits for it, and there is such a member.
+    /// Takes the lock of a member's part, if it is free, nobody waits for it, and there is such a
+    /// member.
     #[inline]
     pub fn take_free(&self, rank: c_int, hold: Hold) -> bool {
         self.lock_of_epochs(rank)
             .is_some_and(|lock| lock.take_free(hold))
     }
 
-    /// Takes the lock of a member's part, if it is free and there is such a member. Who `has_waited` for somebody who wants to hold it alone
-    /// need not do so again soon.
+    /// Takes the lock of a member's part, if it is free and there is such a member. Who
+    /// `has_waited` for somebody who wants to hold it alone need not do so again soon.
     pub fn take(&self, rank: c_int, hold: Hold, has_waited: bool) -> bool {
         let Some(lock) = self.lock_of_epochs(rank) else {
             return false;

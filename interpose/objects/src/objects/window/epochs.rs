@@ -17,7 +17,8 @@ pub const NO_CHECK: c_int = 1;
 pub enum Hold {
     Shared,
     Exclusive,
-    /// Not at all: the program says that nobody else asks for it (MPI 4.1, 12.5.5), and libraries take its word for that.
+    /// Not at all: the program says that nobody else asks for it (MPI 4.1, 12.5.5), and libraries
+    /// take its word for that.
     Unchecked,
 }
 
@@ -74,13 +75,15 @@ impl Epochs {
         self.all.is_some() || rank.map_or(!self.locks.is_empty(), |rank| self.locks.has(rank))
     }
 
-    /// Whether this process may lock a member's part: it holds no lock of that, nor is it between start and complete.
+    /// Whether this process may lock a member's part: it holds no lock of that, nor is it between
+    /// start and complete.
     #[inline]
     pub fn may_lock(&self, rank: c_int) -> bool {
         self.targets.is_none() && self.all.is_none() && !self.locks.has(rank)
     }
 
-    /// Whether this process may begin to access any of them: it holds no lock, nor is it between start and complete.
+    /// Whether this process may begin to access any of them: it holds no lock, nor is it between
+    /// start and complete.
     pub fn may_begin(&self) -> bool {
         self.targets.is_none() && self.all.is_none() && self.locks.is_empty()
     }
@@ -105,7 +108,8 @@ impl Epochs {
 
     /// Opens them on a window that has been made again. All members call it.
     pub(super) fn open(&self, win: RealWin) -> mpi::Result<()> {
-        // SAFETY: a window of ours. Locks that were held at the same time do not exclude each other.
+        // SAFETY: a window of ours. Locks that were held at the same time do not exclude each
+        // other.
         unsafe {
             if self.is_fenced {
                 check(real::PMPI_Win_fence(0, win))?;

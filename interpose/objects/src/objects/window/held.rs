@@ -1,6 +1,7 @@
 //! The passive target locks that a process holds on a window (MPI 4.1, 12.5.3).
 //!
-//! Most hold one, for the time of an operation: what a list had is kept for the next, without the allocator.
+//! Most hold one, for the time of an operation: what a list had is kept for the next, without the
+//! allocator.
 
 use std::ffi::c_int;
 

@@ -1,12 +1,13 @@
-//! Passive target locks of windows whose memory all members share (MPI 4.1, 12.5.3): a word for each member, changed by its origins.
+//! Passive target locks of windows whose memory all members share (MPI 4.1, 12.5.3): a word for
+//! each member, changed by its origins.
 //!
 //! ```text
 //!   63        32   31       30       29      0
 //!   generation     writer   waits    readers
 //! ```
 //!
-//! In a later generation of MPI than that of the word nobody holds the lock: who held it takes it again ([`super::Epochs::open`]). Who is left
-//! behind in an earlier one changes nothing.
+//! In a later generation of MPI than that of the word nobody holds the lock: who held it takes it
+//! again ([`super::Epochs::open`]). Who is left behind in an earlier one changes nothing.
 
 use super::epochs::Hold;
 use std::cmp::Ordering::{Equal, Greater, Less};
@@ -65,8 +66,8 @@ impl Lock<'_> {
         })
     }
 
-    /// Takes the lock, if it is free. Readers stay out as long as somebody waits to hold it alone, unless they have waited for long: then
-    /// it may be for one of them.
+    /// Takes the lock, if it is free. Readers stay out as long as somebody waits to hold it alone,
+    /// unless they have waited for long: then it may be for one of them.
     #[inline]
     pub fn take(self, hold: Hold, has_waited: bool) -> bool {
         let barred = if has_waited { WRITER } else { WRITER | WAITS };

@@ -29,7 +29,8 @@ pub fn own(rt: &Runtime, win: VirtWin) -> io::Result<Option<Rc<Direct>>> {
     Ok(direct(rt, win)?.filter(|direct| direct.has_locks()))
 }
 
-/// The library is to do something on a window: it hears of the locks that this process holds there. Its return code.
+/// The library is to do something on a window: it hears of the locks that this process holds there.
+/// Its return code.
 pub fn tell(rt: &Runtime, win: VirtWin) -> c_int {
     let (Ok(Some(own)), Some(window)) = (own(rt, win), get(rt, win)) else {
         return SUCCESS;

@@ -10,9 +10,10 @@ use crate::objects::comm;
 use understudy_mpi::comm::Extreme;
 use understudy_mpi::{self as mpi, check};
 
-/// Ends all that this process has begun, here and at its targets, and keeps the epochs open. When all workers have called it, nothing is
-/// under way. Collective over the members of each window. Whether fences are open everywhere or nowhere: where some workers have come
-/// further than others, there is no cut.
+/// Ends all that this process has begun, here and at its targets, and keeps the epochs open. When
+/// all workers have called it, nothing is under way. Collective over the members of each window.
+/// Whether fences are open everywhere or nowhere: where some workers have come further than others,
+/// there is no cut.
 ///
 /// # Errors
 /// That of a real procedure.
@@ -52,7 +53,8 @@ fn flush(rt: &Runtime, window: &Known) -> mpi::Result<()> {
     Ok(())
 }
 
-/// Waits until all have been captured who may be written to: nobody goes on before. Collective over the members of each window.
+/// Waits until all have been captured who may be written to: nobody goes on before. Collective over
+/// the members of each window.
 ///
 /// # Errors
 /// That of a real procedure.

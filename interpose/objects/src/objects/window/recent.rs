@@ -59,8 +59,8 @@ pub(super) fn direct_of(rt: &Runtime, win: VirtWin) -> Option<Rc<Direct>> {
     Some(Rc::clone(&recent.direct))
 }
 
-/// Takes the lock of a member's part as the only one and enters that, if its window was reached last and nothing has to be waited for or asked
-/// first.
+/// Takes the lock of a member's part as the only one and enters that, if its window was reached
+/// last and nothing has to be waited for or asked first.
 #[inline(always)]
 pub fn lock(rt: &Runtime, win: VirtWin, rank: c_int, kind: c_int, assert: c_int) -> bool {
     change(rt, win, |recent, epochs| {
@@ -102,7 +102,8 @@ pub fn unlock(rt: &Runtime, win: VirtWin, rank: c_int) -> bool {
     })
 }
 
-/// Changes the epochs of the window that was reached last, if it is this one; whether they have changed.
+/// Changes the epochs of the window that was reached last, if it is this one; whether they have
+/// changed.
 #[inline(always)]
 fn change(
     rt: &Runtime,
@@ -151,7 +152,8 @@ pub fn direct_place(
     Some((direct, memory, bytes))
 }
 
-/// Adds a number to one in that part, which is copied to `before` first. Nothing has been done if it is another part or datatype.
+/// Adds a number to one in that part, which is copied to `before` first. Nothing has been done if
+/// it is another part or datatype.
 ///
 /// # Safety
 /// The program's numbers of this datatype; no place, or one for such a number.

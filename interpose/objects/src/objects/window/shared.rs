@@ -37,8 +37,8 @@ fn is_plenty(bytes: u64) -> bool {
     }
 }
 
-/// The memory of a window of `MPI_Win_allocate`, if members can share it as well as not: they are on one node, and there is plenty.
-/// Collective over its members.
+/// The memory of a window of `MPI_Win_allocate`, if members can share it as well as not: they are
+/// on one node, and there is plenty. Collective over its members.
 ///
 /// # Errors
 /// `MPI_ERR_NO_MEM`, or that of a real procedure.
@@ -57,10 +57,12 @@ pub fn allocate_if_plenty(
     Ok(None)
 }
 
-/// The memory of a window, whose communicator has `real` and the index `own`. Collective over its members.
+/// The memory of a window, whose communicator has `real` and the index `own`. Collective over its
+/// members.
 ///
 /// # Errors
-/// `MPI_ERR_RMA_SHARED` if they are on several nodes, `MPI_ERR_NO_MEM`, or that of a real procedure.
+/// `MPI_ERR_RMA_SHARED` if they are on several nodes, `MPI_ERR_NO_MEM`, or that of a real
+/// procedure.
 pub fn allocate(rt: &Runtime, own: u32, real: RealComm, segment: Segment) -> Result<Region, c_int> {
     let code = |error: mpi::Error| error.code();
     belong_to(world::worker(rt));
@@ -98,8 +100,9 @@ pub fn allocate(rt: &Runtime, own: u32, real: RealComm, segment: Segment) -> Res
 #[error("{}", message::SHARED_WINDOW_ON_SEVERAL_NODES)]
 pub struct Apart;
 
-/// Whether workers that have asked for shared memory are on one node each time, where these processes play them. Those of other windows
-/// may part: who is not reached ([`Region::reaches`]) is reached by the library.
+/// Whether workers that have asked for shared memory are on one node each time, where these
+/// processes play them. Those of other windows may part: who is not reached ([`Region::reaches`])
+/// is reached by the library.
 ///
 /// # Errors
 /// If not.

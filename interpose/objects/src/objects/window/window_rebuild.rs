@@ -16,8 +16,8 @@ use understudy_mpi::real_types::{RealInfo, RealWin};
 use understudy_mpi::{self as mpi, check};
 use understudy_numbers::ProcessNumber;
 
-/// Makes all windows from their recipes, and opens the epochs that were open. Collective over the workers, which have their
-/// communicators again and are played by these processes.
+/// Makes all windows from their recipes, and opens the epochs that were open. Collective over the
+/// workers, which have their communicators again and are played by these processes.
 ///
 /// # Errors
 /// The first error of a real procedure; then all begin again in another generation.
@@ -67,7 +67,8 @@ fn take_again(own: &Direct, epochs: &Epochs) -> mpi::Result<()> {
 fn make(rt: &Runtime, window: &Window, info: RealInfo) -> mpi::Result<RealWin> {
     let comm = real_comm_of(rt, window);
     let mut new = real_win(rt, VirtWin(std::ptr::null_mut()));
-    // SAFETY: memory of the program, as at the cut; a communicator of ours, all members of which are here.
+    // SAFETY: memory of the program, as at the cut; a communicator of ours, all members of which
+    // are here.
     unsafe {
         match window.flavor {
             Flavor::Create | Flavor::Allocate | Flavor::Shared => {

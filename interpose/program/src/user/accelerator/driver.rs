@@ -48,7 +48,8 @@ impl Driver {
     /// Looks up the functions of the library behind a `handle`.
     pub fn open(handle: u64) -> Driver {
         let dlsym = user_symbol("dlsym") as *const c_void;
-        // SAFETY: dlsym(3) of the program's libc, with a record of ld.so, which is what dlopen(3) returns.
+        // SAFETY: dlsym(3) of the program's libc, with a record of ld.so, which is what dlopen(3)
+        // returns.
         let find = |name: &CStr| unsafe { call_user(dlsym, handle, name.as_ptr() as u64, 0, 0, 0) };
         Driver {
             handle,
@@ -88,7 +89,8 @@ impl Driver {
     /// # Errors
     /// The driver refuses the step.
     pub fn step(&self, step: Step) -> Result<(), DriverError> {
-        // `CUcheckpointLockArgs` begins with the time; the structures of all steps are of this length, and may be zero.
+        // `CUcheckpointLockArgs` begins with the time; the structures of all steps are of this
+        // length, and may be zero.
         let mut arguments = [0u32; 16];
         if let Step::Lock = step {
             arguments[0] = LOCK_TIMEOUT;

@@ -1,7 +1,8 @@
 //! Locks of files: flock(2) and fcntl(2).
 //!
-//! The kernel keeps them, so they do not go back with the program's memory. A lock that has been taken since the cut is released before
-//! anybody goes on, or whoever comes first would wait for ever; those that were held at the cut are taken again when all have done that.
+//! The kernel keeps them, so they do not go back with the program's memory. A lock that has been
+//! taken since the cut is released before anybody goes on, or whoever comes first would wait for
+//! ever; those that were held at the cut are taken again when all have done that.
 #![allow(unsafe_code)]
 
 use std::time::{Duration, Instant};
@@ -115,7 +116,8 @@ impl Lock {
     }
 }
 
-/// Releases what a descriptor must not hold. All of a way, if one of that is to go: the others are taken again.
+/// Releases what a descriptor must not hold. All of a way, if one of that is to go: the others are
+/// taken again.
 pub fn release(fd: i32, then: &[Lock]) {
     let now = of(fd);
     for lock in now.iter().filter(|lock| !then.contains(lock)) {

@@ -1,7 +1,8 @@
 //! Open files that have no name any more: their content goes with the image.
 //!
-//! Programs remove a file as soon as they have opened it, so that it goes with them (tmpfile(3), Fortran's scratch files,
-//! memfd_create(2)). Nobody else can open it, so an understudy makes another one like it, in the same directory.
+//! Programs remove a file as soon as they have opened it, so that it goes with them (tmpfile(3),
+//! Fortran's scratch files, memfd_create(2)). Nobody else can open it, so an understudy makes
+//! another one like it, in the same directory.
 #![allow(unsafe_code)]
 
 use super::memory_file;

@@ -40,7 +40,8 @@ pub fn content(fd: i32) -> Vec<u8> {
     let length = waiting(fd).min(LONGEST);
     let mut ends = [0; 2];
     let mut bytes = vec![0; length];
-    // SAFETY: pipe2(2), fcntl(2), tee(2), read(2), close(2) with descriptors and a buffer of our own.
+    // SAFETY: pipe2(2), fcntl(2), tee(2), read(2), close(2) with descriptors and a buffer of our
+    // own.
     unsafe {
         if length == 0 || libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK) != 0 {
             return Vec::new();

@@ -3,7 +3,8 @@
 //! Counters, timers, signals and sets of them; pipes and pairs of sockets of which it has both
 //! ends.
 //!
-//! Event loops are made of these. The kernel tells what is in them (proc(5), `fdinfo`), so an understudy makes them anew.
+//! Event loops are made of these. The kernel tells what is in them (proc(5), `fdinfo`), so an
+//! understudy makes them anew.
 #![allow(unsafe_code)]
 
 use super::pipes;
@@ -35,7 +36,8 @@ enum Kind {
     Signals(u64),
     /// epoll_create(2): descriptors, events and data.
     Set(Vec<(i32, u32, u64)>),
-    /// An end of a pipe, by the number of that; with what it can hold, and what is in it at the end that is read.
+    /// An end of a pipe, by the number of that; with what it can hold, and what is in it at the end
+    /// that is read.
     Pipe {
         number: u64,
         capacity: i32,
@@ -436,7 +438,8 @@ fn set_members(fd: i32, now: &[(i32, u32, u64)], then: &[(i32, u32, u64)]) {
         .for_each(|it| control(libc::EPOLL_CTL_ADD, it));
 }
 
-/// Gives those that are there what was in them. A pipe of which another process may have an end stays as it is.
+/// Gives those that are there what was in them. A pipe of which another process may have an end
+/// stays as it is.
 pub fn settle(saved: &BTreeMap<i32, Special>) -> io::Result<()> {
     let all: Vec<i32> = saved.keys().copied().collect();
     let local = LocalSockets::among(&all);
@@ -463,7 +466,8 @@ pub fn settle(saved: &BTreeMap<i32, Special>) -> io::Result<()> {
                 }
             }
             (Kind::Timer { .. }, Kind::Timer { times, .. }) => {
-                // SAFETY: timerfd_settime(2) with an itimerspec; what has expired since is forgotten.
+                // SAFETY: timerfd_settime(2) with an itimerspec; what has expired since is
+                // forgotten.
                 unsafe {
                     libc::timerfd_settime(fd, 0, times.as_ptr().cast(), std::ptr::null_mut())
                 };

@@ -1,7 +1,8 @@
 //! Descriptors of the program's own output, whatever their numbers are.
 //!
-//! A program may lead its standard output elsewhere for a while, and keep the pipe by another descriptor (dup(2), dup2(2)). The layer has
-//! one of each pipe, so they can be given back in any process.
+//! A program may lead its standard output elsewhere for a while, and keep the pipe by another
+//! descriptor (dup(2), dup2(2)). The layer has one of each pipe, so they can be given back in any
+//! process.
 #![allow(unsafe_code)]
 
 use crate::user::output::stream_relay;
@@ -39,7 +40,8 @@ impl Stream {
     }
 }
 
-/// Whether a descriptor was one of these at the start, so that the program has made of it what it is if it is none.
+/// Whether a descriptor was one of these at the start, so that the program has made of it what it
+/// is if it is none.
 pub fn was_one(fd: i32) -> bool {
     matches!(fd, libc::STDOUT_FILENO | libc::STDERR_FILENO)
         && stream_relay::pipe_of(fd as usize - 1).is_some()

@@ -30,7 +30,8 @@ pub struct Module {
     pub tls_module: u64,
     /// Its thread-local block in this thread; 0: not made yet.
     pub tls_block: u64,
-    /// It uses thread-local data whose place is fixed when it is opened (static thread-local storage), its own or another's.
+    /// It uses thread-local data whose place is fixed when it is opened (static thread-local
+    /// storage), its own or another's.
     pub is_static: bool,
     /// The largest alignment of its segments.
     pub alignment: u64,
@@ -70,7 +71,8 @@ pub fn runtime_modules() -> Vec<Module> {
     modules
 }
 
-/// ld.so's records of the libraries of the user side, in load order. To be walked while the program does not run.
+/// ld.so's records of the libraries of the user side, in load order. To be walked while the program
+/// does not run.
 pub fn link_maps() -> impl Iterator<Item = &'static LinkMap> {
     // SAFETY: ld.so's list of the program's namespace.
     unsafe { LinkMap::list(told::info().link_map.cast()) }
@@ -108,7 +110,8 @@ pub fn namespaces() -> usize {
 pub fn use_block(tls_module: u64) -> u64 {
     let argument = [tls_module, 0];
     let function = told::user_symbol("__tls_get_addr");
-    // SAFETY: the function that code calls for thread-local data (ELF ABI), on the program's stack, with a module that is loaded.
+    // SAFETY: the function that code calls for thread-local data (ELF ABI), on the program's stack,
+    // with a module that is loaded.
     unsafe {
         call_user(
             function as *const c_void,
@@ -121,8 +124,9 @@ pub fn use_block(tls_module: u64) -> u64 {
     }
 }
 
-/// ld.so does not note where the block of a library is that only code with fixed offsets uses. Has it do so if there is one
-/// such library behind the first `known` ones. To be called in a procedure of the program, whose stack is used.
+/// ld.so does not note where the block of a library is that only code with fixed offsets uses. Has
+/// it do so if there is one such library behind the first `known` ones. To be called in a procedure
+/// of the program, whose stack is used.
 pub fn find_static_blocks(known: usize) {
     let modules = modules();
     if modules.iter().skip(known).any(|module| module.is_static) {

@@ -7,8 +7,9 @@
 //!   the main thread's vector         but the runtime side's entries
 //! ```
 //!
-//! This is right as long as the runtime side has opened no library since. It works in the same process only: the records
-//! of the two sides point to each other, and the runtime side's lie elsewhere in another one.
+//! This is right as long as the runtime side has opened no library since. It works in the same
+//! process only: the records of the two sides point to each other, and the runtime side's lie
+//! elsewhere in another one.
 #![allow(unsafe_code)]
 
 use super::list::{self, Module};
@@ -66,9 +67,11 @@ pub fn find(first_heap: &[AddrRange]) -> Vec<AddrRange> {
     places
 }
 
-/// What is not to be put back: locks, the lists of threads' stacks, and the main thread's own memory.
+/// What is not to be put back: locks, the lists of threads' stacks, and the main thread's own
+/// memory.
 fn not_state(data: AddrRange) -> Option<[AddrRange; 3]> {
-    // `struct rtld_global` ends with the lists of stacks (glibc's sysdeps/generic/ldsodefs.h); libc tells debuggers their offset.
+    // `struct rtld_global` ends with the lists of stacks (glibc's sysdeps/generic/ldsodefs.h); libc
+    // tells debuggers their offset.
     const LISTS_AND_LOCK: u64 = 3 * 16 + 8 + 8 + 8;
     let global = told::user_symbol("_rtld_global");
     let used = sys::debuggers_offset(c"_thread_db_rtld_global__dl_stack_used")?;
@@ -184,8 +187,8 @@ fn runtime_block(address: u64) -> Option<AddrRange> {
     Some(AddrRange::new(start, start + (1 << class)))
 }
 
-/// Blocks of the runtime side's heap that ld.so's data lead to, and what these begin with a pointer to: its tables are
-/// chained by their first words. The blocks of threads are not among them.
+/// Blocks of the runtime side's heap that ld.so's data lead to, and what these begin with a pointer
+/// to: its tables are chained by their first words. The blocks of threads are not among them.
 fn shared_blocks(places: &[AddrRange]) -> Vec<AddrRange> {
     const LONGEST_CHAIN: usize = 64;
     let mut found: Vec<AddrRange> = Vec::new();

@@ -3,8 +3,8 @@
 use super::list::link_maps;
 use std::path::Path;
 
-/// Whether the program or a library that is loaded, but none of MPI itself, names a procedure (in C or Fortran), whose name in lower case
-/// begins so. To be called while the program does not run.
+/// Whether the program or a library that is loaded, but none of MPI itself, names a procedure (in C
+/// or Fortran), whose name in lower case begins so. To be called while the program does not run.
 pub fn names(start: &str) -> bool {
     let is_it = |name: &[u8]| {
         let name = name.to_ascii_lowercase();

@@ -1,7 +1,8 @@
 //! What the program has opened and closed since MPI_Init, in order: an understudy does the same.
 //!
-//! The face tells of each dlopen(3) and dlclose(3) before it happens. What has become of it is seen afterwards, in ld.so's
-//! list; what libc opens by itself (character sets, name services) is seen there, too.
+//! The face tells of each dlopen(3) and dlclose(3) before it happens. What has become of it is seen
+//! afterwards, in ld.so's list; what libc opens by itself (character sets, name services) is seen
+//! there, too.
 
 use super::list::{self, Library};
 use crate::cell::Field;
@@ -84,7 +85,8 @@ pub fn operations(log: &Field<Option<Log>>) -> Vec<Operation> {
     })
 }
 
-/// The state is that after these operations, with these libraries: not all of them need be mapped yet.
+/// The state is that after these operations, with these libraries: not all of them need be mapped
+/// yet.
 pub fn replace(log: &Field<Option<Log>>, operations: &[Operation], libraries: &[Library]) {
     if let Some(mut log) = own(log) {
         log.operations = operations.to_vec();

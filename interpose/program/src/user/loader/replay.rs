@@ -1,8 +1,9 @@
-//! An understudy opens and closes what the dead rank has opened and closed since MPI_Init, without constructors and
-//! destructors: their effects come with the pages.
+//! An understudy opens and closes what the dead rank has opened and closed since MPI_Init, without
+//! constructors and destructors: their effects come with the pages.
 //!
-//! Libraries come to lie at the same addresses, and so do ld.so's records of them, which are the program's handles, and the
-//! blocks of their thread-local data, to which the program may have pointers.
+//! Libraries come to lie at the same addresses, and so do ld.so's records of them, which are the
+//! program's handles, and the blocks of their thread-local data, to which the program may have
+//! pointers.
 #![allow(unsafe_code)]
 
 use super::list::{self, Library};
@@ -108,11 +109,12 @@ fn perform(operation: &Operation, reserved: &mut Vec<u64>) -> Result<(), UserErr
     Ok(())
 }
 
-/// Finds where ld.so is to begin with this library, and removes what this process has there: memory of the user side, all of
-/// which is about to be replaced.
+/// Finds where ld.so is to begin with this library, and removes what this process has there: memory
+/// of the user side, all of which is about to be replaced.
 ///
-/// For a library that is to be aligned to more than a page, ld.so (glibc 2.35 and later, `_dl_map_segment`) reserves as much
-/// more, and gives back what is left over on both sides. `before` are opened before it.
+/// For a library that is to be aligned to more than a page, ld.so (glibc 2.35 and later,
+/// `_dl_map_segment`) reserves as much more, and gives back what is left over on both sides.
+/// `before` are opened before it.
 fn make_room(library: &Library, before: &[Library]) -> Result<u64, UserError> {
     const PAGE: u64 = understudy_image::PAGE_SIZE as u64;
     let (base, length, alignment) = (library.base, library.end - library.base, library.alignment);
@@ -179,7 +181,8 @@ fn prescribe(libraries: &[Library], starts: &[u64]) {
         places[index] = start as usize;
         records[index] = library.handle as usize;
     }
-    // SAFETY: the face's lists, which only ld.so's calls from this thread use; the blocks were reserved.
+    // SAFETY: the face's lists, which only ld.so's calls from this thread use; the blocks were
+    // reserved.
     unsafe {
         told::info().library_places.write_volatile(places);
         told::info().loader_heap.link_maps.write_volatile(records);

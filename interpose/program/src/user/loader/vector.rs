@@ -1,11 +1,14 @@
-//! The main thread's vector of thread-local blocks (dynamic thread vector, DTV), which both sides use.
+//! The main thread's vector of thread-local blocks (dynamic thread vector, DTV), which both sides
+//! use.
 //!
-//! ld.so makes a block when a library's thread-local data are used for the first time, and enters it under the library's
-//! number. A rollback must put the user side's entries back and leave those of the runtime side alone. So that the vector
-//! never moves, it is replaced at the start by one that is long enough for all libraries.
+//! ld.so makes a block when a library's thread-local data are used for the first time, and enters
+//! it under the library's number. A rollback must put the user side's entries back and leave those
+//! of the runtime side alone. So that the vector never moves, it is replaced at the start by one
+//! that is long enough for all libraries.
 //!
-//! Its form is ABI between ld.so and libc: the control block's second word points to entry 0, which holds a generation;
-//! before it stands the length (Drepper, "ELF Handling For Thread-Local Storage", 3; glibc's sysdeps/generic/dl-dtv.h).
+//! Its form is ABI between ld.so and libc: the control block's second word points to entry 0, which
+//! holds a generation; before it stands the length (Drepper, "ELF Handling For Thread-Local
+//! Storage", 3; glibc's sysdeps/generic/dl-dtv.h).
 #![allow(unsafe_code)]
 
 use super::list::Module;
@@ -34,11 +37,12 @@ fn vector() -> *mut Entry {
     unsafe { place().read() }
 }
 
-/// Puts a long vector into the place of ld.so's own. False if that does not have the known form: it must agree with what
-/// dl_iterate_phdr(3) says of these modules.
+/// Puts a long vector into the place of ld.so's own. False if that does not have the known form: it
+/// must agree with what dl_iterate_phdr(3) says of these modules.
 pub fn lengthen(modules: &[Module]) -> bool {
     let old = vector();
-    // SAFETY: ld.so's vector, whose length stands before it; the new one is never freed, or moved unless it overflows.
+    // SAFETY: ld.so's vector, whose length stands before it; the new one is never freed, or moved
+    // unless it overflows.
     unsafe {
         let length = old.sub(1).read().block as usize;
         let fits = |module: &&Module| (module.tls_module as usize) <= length;

@@ -1,7 +1,9 @@
-//! A thread that is to make a call once more, as a signal frame: like those of threads that were stopped.
+//! A thread that is to make a call once more, as a signal frame: like those of threads that were
+//! stopped.
 //!
-//! The thread that has made the cut, and its call, are known by the call's [`Frame`]. If another thread leads the way back, the
-//! frame below is written under the live part of its stack, and it goes on from there by rt_sigreturn(2). The forms are the kernel's
+//! The thread that has made the cut, and its call, are known by the call's [`Frame`]. If another
+//! thread leads the way back, the frame below is written under the live part of its stack, and it
+//! goes on from there by rt_sigreturn(2). The forms are the kernel's
 //! (arch/x86/include/uapi/asm/sigcontext.h and ucontext.h) and the processor's (FXSAVE).
 #![allow(unsafe_code)]
 
@@ -21,7 +23,8 @@ pub struct Caller<'a> {
 }
 
 const RED_ZONE: u64 = 128;
-/// A page of registers as FXSAVE stores it; the words at its end that the kernel puts there for more registers are 0.
+/// A page of registers as FXSAVE stores it; the words at its end that the kernel puts there for
+/// more registers are 0.
 const FXSAVE: u64 = 512;
 /// Return address, `ucontext_t` as the kernel has it.
 const FRAME_WORDS: usize = 1 + 5 + 23 + 1 + 8 + 1;

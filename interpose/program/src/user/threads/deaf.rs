@@ -5,7 +5,8 @@
 pub enum Deaf {
     /// One does not hear.
     #[error(
-        "its thread {0} does not react (a system call of its own blocks signal 33, or waits for a child)"
+        "its thread {0} does not react (a system call of its own blocks signal 33, or waits for a \
+         child)"
     )]
     Thread(i32),
     /// One is inside of ld.so.

@@ -1,8 +1,9 @@
 //! ld.so's lists of threads' stacks, which threads of all namespaces are in, and its locks.
 //!
-//! Nodes are links in `struct pthread`, which lies in the stack; the heads lie in ld.so's data, which do not roll back. So the
-//! program's nodes are taken out before memory is loaded, and put in again as they were at the cut. The order of fields is
-//! glibc's from 2.34 on (sysdeps/generic/ldsodefs.h, `struct rtld_global`).
+//! Nodes are links in `struct pthread`, which lies in the stack; the heads lie in ld.so's data,
+//! which do not roll back. So the program's nodes are taken out before memory is loaded, and put in
+//! again as they were at the cut. The order of fields is glibc's from 2.34 on
+//! (sysdeps/generic/ldsodefs.h, `struct rtld_global`).
 #![allow(unsafe_code)]
 
 use crate::arch::raw::{self, word};
@@ -15,10 +16,12 @@ use std::time::{Duration, Instant};
 use understudy_abi::{ZONE_SHIFT, ZONE_TAG, control_block};
 use understudy_mpi::exit_word::exit_word;
 
-/// What ld.so knows of threads that it has made, of threads on stacks of their callers, and of stacks to be used again.
+/// What ld.so knows of threads that it has made, of threads on stacks of their callers, and of
+/// stacks to be used again.
 const LISTS: usize = 3;
 const LIST: usize = 16;
-/// How long ld.so's lock is waited for: while threads stop, one of which may hold it, and when all stand still and none does.
+/// How long ld.so's lock is waited for: while threads stop, one of which may hold it, and when all
+/// stand still and none does.
 const STOPPING_TIMEOUT: Duration = Duration::from_millis(100);
 const STILL_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -35,7 +38,8 @@ pub struct Places {
     pub exit_word: usize,
 }
 
-/// The program's nodes in each list, from the head on, and how much memory the stacks hold that are to be used again.
+/// The program's nodes in each list, from the head on, and how much memory the stacks hold that are
+/// to be used again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Saved {
     nodes: [Vec<u64>; LISTS],
@@ -87,7 +91,8 @@ impl Places {
         (global != 0 && user == used + LIST && places.is_known()).then_some(places)
     }
 
-    /// The main thread is in the second list, all lists lead back to their heads, and nothing is in use of what follows.
+    /// The main thread is in the second list, all lists lead back to their heads, and nothing is in
+    /// use of what follows.
     fn is_known(&self) -> bool {
         let Some(_lock) = self.lock(STILL_TIMEOUT) else {
             return false;
@@ -173,7 +178,8 @@ impl Places {
         nodes
     }
 
-    /// All threads but the one that is in the runtime; `None`: somebody does not give the lock back.
+    /// All threads but the one that is in the runtime; `None`: somebody does not give the lock
+    /// back.
     pub fn threads(&self) -> Option<Vec<Listed>> {
         let _lock = self.lock(STOPPING_TIMEOUT)?;
         let own = turn::block();
@@ -237,7 +243,8 @@ impl Places {
     /// Makes the program's nodes these; no other one of it is looked at.
     ///
     /// # Safety
-    /// All threads of the program must stand still; until the nodes are put in, its memory may be anything.
+    /// All threads of the program must stand still; until the nodes are put in, its memory may be
+    /// anything.
     pub unsafe fn replace(&self, saved: &Saved) -> bool {
         let Some(_lock) = self.lock(STILL_TIMEOUT) else {
             return false;

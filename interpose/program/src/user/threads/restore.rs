@@ -39,7 +39,8 @@ fn is_same(number: i32, block: u64, thread: &Thread) -> bool {
     block == thread.block && (thread.is_main() || number == thread.number.get())
 }
 
-/// Whether a thread is the one that leads the way back, or what that is to be from now on: in its place in memory there is only one.
+/// Whether a thread is the one that leads the way back, or what that is to be from now on: in its
+/// place in memory there is only one.
 fn is_own(thread: &Thread) -> bool {
     turn::block() as u64 == thread.block
 }
@@ -88,8 +89,8 @@ fn end(slot: &Slot) {
 }
 
 impl Saved {
-    /// Before anything is put back, and all stand still: ends threads that are not in the image, and takes the others out of
-    /// what ld.so knows of them.
+    /// Before anything is put back, and all stand still: ends threads that are not in the image,
+    /// and takes the others out of what ld.so knows of them.
     pub fn clear(&self, rt: &Runtime) -> Result<(), UserError> {
         let threads = rt.threads.borrow();
         let Some(threads) = threads.as_ref() else {
@@ -113,7 +114,8 @@ impl Saved {
         }
     }
 
-    /// After all has been put back: makes the threads that are missing; all wait to go back. Their numbers then and now.
+    /// After all has been put back: makes the threads that are missing; all wait to go back. Their
+    /// numbers then and now.
     pub fn make(
         &self,
         rt: &Runtime,
@@ -149,8 +151,8 @@ impl Saved {
         for thread in &all {
             let [block, known] = [thread.block, thread.generation];
             let is_told = thread.is_main()
-                // SAFETY: the thread's memory has been put back, and the thread is stopped or is to be
-                // made.
+                // SAFETY: the thread's memory has been put back, and the thread is stopped or is to
+                // be made.
                 || unsafe { vectors::tell(block, known, &self.libraries, &now) };
             if !is_told {
                 return Err(UserError::Vectors);
@@ -180,7 +182,8 @@ impl Saved {
         Ok(changed)
     }
 
-    /// Whether the main thread has made the cut and leads the way back: it executes the call itself. Else it goes on like all others.
+    /// Whether the main thread has made the cut and leads the way back: it executes the call
+    /// itself. Else it goes on like all others.
     pub fn is_mains(&self) -> bool {
         self.caller.is_none() && !turn::is_foreign()
     }

@@ -5,7 +5,8 @@
 //!     (signal)  (handler)  (command)
 //! ```
 //!
-//! What runs on a slot's stack uses neither libc nor memory of the user side, which may be loaded meanwhile.
+//! What runs on a slot's stack uses neither libc nor memory of the user side, which may be loaded
+//! meanwhile.
 #![allow(unsafe_code)]
 
 use super::call_number::{LOAD, MAX_CODE, loaded_number};
@@ -47,7 +48,8 @@ pub struct Slot {
     pub exists: AtomicU32,
     /// The round in which it was stopped last.
     pub round: AtomicU32,
-    /// The system call that it was in when the signal was sent, with program counter and stack pointer.
+    /// The system call that it was in when the signal was sent, with program counter and stack
+    /// pointer.
     pub call: [AtomicUsize; 3],
     pub frame: AtomicUsize,
     /// `struct pthread`, which the fs register points to.
@@ -60,9 +62,11 @@ pub struct Slot {
     pub uses_tiles: AtomicU32,
 }
 
-/// Offset of the area for restartable sequences from the control block; 0: it is not used. (`__rseq_offset` of glibc.)
+/// Offset of the area for restartable sequences from the control block; 0: it is not used.
+/// (`__rseq_offset` of glibc.)
 static SEQUENCES: AtomicUsize = AtomicUsize::new(0);
-/// The size with which glibc registers that area, and what it has as signature (glibc's sysdeps/unix/sysv/linux/x86/bits/rseq.h).
+/// The size with which glibc registers that area, and what it has as signature (glibc's
+/// sysdeps/unix/sysv/linux/x86/bits/rseq.h).
 const AREA: usize = 32;
 const SIGNATURE: usize = 0x5305_3053;
 /// What has not been registered has this for a processor's number, or one above.
@@ -80,7 +84,8 @@ pub const SYSCALL: [u8; 2] = [0x0f, 0x05];
 /// Makes the slots, which live as long as the process.
 pub fn make() -> &'static [Slot] {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    // SAFETY: new memory; all zeros are valid slots. The caller is on a stack in the zone, so is what is mapped.
+    // SAFETY: new memory; all zeros are valid slots. The caller is on a stack in the zone, so is
+    // what is mapped.
     let (slots, stacks) = unsafe {
         let map = |length| {
             libc::mmap(
@@ -197,7 +202,8 @@ fn stay(slot: &Slot) -> u32 {
     }
 }
 
-/// Finds the frame that counts, and puts the system call back that the signal has interrupted: in an image it is made again.
+/// Finds the frame that counts, and puts the system call back that the signal has interrupted: in
+/// an image it is made again.
 ///
 /// # Safety
 /// The frame must be the kernel's.
@@ -260,12 +266,14 @@ unsafe fn interrupted_call(slot: &Slot, pc: usize, sp: usize) -> Option<usize> {
     }
 }
 
-/// Registers the area for restartable sequences anew: loaded memory has the processor's number of another time.
+/// Registers the area for restartable sequences anew: loaded memory has the processor's number of
+/// another time.
 ///
 /// # Safety
 /// `block` must be the caller's control block.
 unsafe fn register_again(block: usize) {
-    // SAFETY: rseq(2) of this thread; the second word of its area is the sequence that is under way.
+    // SAFETY: rseq(2) of this thread; the second word of its area is the sequence that is under
+    // way.
     unsafe {
         if let Some(area) = unregister(block) {
             word(area + 8).write(0);
@@ -379,8 +387,9 @@ unsafe fn return_to(frame: usize) -> ! {
     }
 }
 
-/// Leaves the runtime: the calling thread goes on from the slot's frame, or ends if that is 0. On the slot's stack, with all signals
-/// blocked; as soon as the turn is given back, another thread may use all that the runtime has.
+/// Leaves the runtime: the calling thread goes on from the slot's frame, or ends if that is 0. On
+/// the slot's stack, with all signals blocked; as soon as the turn is given back, another thread
+/// may use all that the runtime has.
 unsafe extern "C" fn leave(slot: &Slot) -> ! {
     let (block, frame) = (
         slot.block.load(Ordering::Relaxed),
@@ -410,12 +419,14 @@ pub unsafe extern "C" fn leave_by(slot: &Slot, stack: usize) -> ! {
     naked_asm!("mov rsp, rsi", "xor ebp, ebp", "call {leave}", "ud2", leave = sym leave)
 }
 
-/// The kernel gives a thread room for its tiles at the first use; without that it would drop them from the frame.
+/// The kernel gives a thread room for its tiles at the first use; without that it would drop them
+/// from the frame.
 unsafe fn touch_tiles() {
     let mut shape = [0u8; 64];
     // One palette; tile 0 with one row of 64 bytes.
     (shape[0], shape[16], shape[48]) = (1, 64, 1);
-    // SAFETY: the program has the permission to use tiles, so the processor has them. ldtilecfg, tilezero, tilerelease.
+    // SAFETY: the program has the permission to use tiles, so the processor has them. ldtilecfg,
+    // tilezero, tilerelease.
     unsafe {
         std::arch::asm!(
             ".byte 0xc4, 0xe2, 0x78, 0x49, 0x00",

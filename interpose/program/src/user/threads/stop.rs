@@ -84,7 +84,8 @@ pub(super) fn tasks() -> Vec<i32> {
     numbers.filter(|&number| number != own).collect()
 }
 
-/// The system call that a thread is in, with program counter and stack pointer (proc(5), `/proc/pid/task/tid/syscall`).
+/// The system call that a thread is in, with program counter and stack pointer (proc(5),
+/// `/proc/pid/task/tid/syscall`).
 fn call_of(number: i32) -> [usize; 3] {
     let text =
         std::fs::read_to_string(format!("/proc/self/task/{number}/syscall")).unwrap_or_default();
@@ -239,7 +240,8 @@ impl Threads {
         result
     }
 
-    /// Nobody is stopped after all. Who has not answered yet will find that it may go on; until then the handler stays.
+    /// Nobody is stopped after all. Who has not answered yet will find that it may go on; until
+    /// then the handler stays.
     fn release_late(&self, handler: Handler) {
         let of_round = |slot: &&Slot| slot.round.load(Ordering::Relaxed) == self.round;
         for slot in self.slots.iter().filter(of_round) {

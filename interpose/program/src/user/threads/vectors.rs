@@ -1,9 +1,10 @@
 //! What threads know of the libraries with thread-local data.
 //!
-//! Each thread has a vector of its blocks, with a *generation*: libraries that were opened after it are news to the thread, for
-//! which ld.so brings the vector up to date, and forgets the blocks of others that have the same numbers. Vectors are in the image,
-//! ld.so's table with the generations of the libraries is not: in another process they may have been opened in other generations.
-//! The form of the table is what libc tells debuggers (nptl_db/structs.def).
+//! Each thread has a vector of its blocks, with a *generation*: libraries that were opened after it
+//! are news to the thread, for which ld.so brings the vector up to date, and forgets the blocks of
+//! others that have the same numbers. Vectors are in the image, ld.so's table with the generations
+//! of the libraries is not: in another process they may have been opened in other generations. The
+//! form of the table is what libc tells debuggers (nptl_db/structs.def).
 #![allow(unsafe_code)]
 
 use crate::user::loader;
@@ -63,13 +64,15 @@ pub fn generations() -> Option<Vec<Generation>> {
 /// The generation that a thread knows. `None`: its vector would not be in the image.
 pub fn known_by(block: u64) -> Option<u64> {
     let heap = USER_LD_HEAP as u64..(USER_LD_HEAP + LD_HEAP_SIZE) as u64;
-    // SAFETY: the control block of a thread of the program; entry 0 of its vector is the generation.
+    // SAFETY: the control block of a thread of the program; entry 0 of its vector is the
+    // generation.
     let vector = unsafe { word(block + VECTOR) };
     // SAFETY: as above.
     (!heap.contains(&vector)).then(|| unsafe { word(vector) })
 }
 
-/// The generation that a thread is to know here which knew `known` where libraries were opened in the generations `then`.
+/// The generation that a thread is to know here which knew `known` where libraries were opened in
+/// the generations `then`.
 fn translate(known: u64, then: &[Generation], now: &[Generation]) -> Option<u64> {
     let here = |number: u64| {
         now.iter()

@@ -1,11 +1,11 @@
 //! Thread numbers in the state of threads that wait for a mutex.
 //!
-//! A thread that was saved while it waited has another number in a replacement. Mutexes that compare
-//! their owner note the number of the thread (gettid(2)). libc may read the caller's number before
-//! it waits and note it afterwards: pthread_mutex_timedlock(3) and robust mutexes in all versions of
-//! glibc, pthread_mutex_lock(3) from 2.43 on. The copy lies in libc's own part of the stack, which
-//! ends at the return address into another library or the program, or in a register that functions
-//! preserve.
+//! A thread that was saved while it waited has another number in a replacement. Mutexes that
+//! compare their owner note the number of the thread (gettid(2)). libc may read the caller's number
+//! before it waits and note it afterwards: pthread_mutex_timedlock(3) and robust mutexes in all
+//! versions of glibc, pthread_mutex_lock(3) from 2.43 on. The copy lies in libc's own part of the
+//! stack, which ends at the return address into another library or the program, or in a register
+//! that functions preserve.
 #![allow(unsafe_code)]
 
 use super::slot::{RAX, RDI, REGISTERS, RIP, RSP, SYSCALL};
@@ -30,7 +30,8 @@ const PRESERVED: [i32; 6] = [
 /// Only a thread that waits for a mutex which compares its owner has such copies.
 ///
 /// # Safety
-/// `frame` must be the kernel's frame of a stopped thread, and the thread's memory that of the image.
+/// `frame` must be the kernel's frame of a stopped thread, and the thread's memory that of the
+/// image.
 pub unsafe fn renumber(frame: usize, old: ThreadNumber, new: ThreadNumber) {
     // SAFETY: as the caller promises.
     unsafe {

@@ -229,7 +229,8 @@ fn delete(number: i32) {
     unsafe { libc::syscall(libc::SYS_timer_delete, number) };
 }
 
-/// Makes a timer with its number: by asking for it (Linux 6.15), or by making timers until their numbers have come that far.
+/// Makes a timer with its number: by asking for it (Linux 6.15), or by making timers until their
+/// numbers have come that far.
 fn create(kind: &Kind) -> Result<(), UserError> {
     const PR_TIMER_CREATE_RESTORE_IDS: i32 = 77;
     let ask = |on: u64| {
@@ -310,7 +311,8 @@ mod tests {
         assert_eq!(parse("something else\n"), None);
     }
 
-    /// With real timers, in the order of a rollback: one has been made since, one is gone, one runs.
+    /// With real timers, in the order of a rollback: one has been made since, one is gone, one
+    /// runs.
     #[test]
     fn timers_come_back_with_their_numbers() {
         let kind = |notice, value| Kind {

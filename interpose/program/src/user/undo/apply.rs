@@ -30,8 +30,9 @@ pub struct Failed {
     pub error: io::Error,
 }
 
-/// Undoes all sections from `first` on in all of `logs`, the latest effect first. It may be repeated at any point: a
-/// record goes as soon as its effect is undone, and one effect may be undone twice.
+/// Undoes all sections from `first` on in all of `logs`, the latest effect first. It may be
+/// repeated at any point: a record goes as soon as its effect is undone, and one effect may be
+/// undone twice.
 pub fn undo(logs: &mut [Log], first: Epoch) -> Result<(), Failed> {
     let mut renewed = Renewed::default();
     loop {
@@ -77,8 +78,8 @@ impl Renewed {
         Id { device: 0, ..*id }
     }
 
-    /// An open file that has been written may have got another name at the same time, or lost it before: then it is where what is not undone
-    /// yet has put it.
+    /// An open file that has been written may have got another name at the same time, or lost it
+    /// before: then it is where what is not undone yet has put it.
     fn find(&self, noted: &mut Noted, logs: &[Log]) {
         let record = &mut noted.record;
         let (Effect::Grown { path, id, .. }

@@ -195,7 +195,8 @@ struct Noter {
 
 impl Noter {
     fn run(&mut self, ready: &Sender<io::Result<()>>) {
-        // Files that are opened here must not have numbers that the program's next files would have.
+        // Files that are opened here must not have numbers that the program's next files would
+        // have.
         sys::leave_descriptors();
         let listener = match listen() {
             Ok(listener) => listener,

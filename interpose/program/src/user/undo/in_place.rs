@@ -22,7 +22,8 @@ use understudy_policy::ranges::Range;
 const PIECE: usize = 16 << 20;
 
 impl Recorder {
-    /// Notes that a range of an open file is about to be overwritten, by a write or by way of a mapping.
+    /// Notes that a range of an open file is about to be overwritten, by a write or by way of a
+    /// mapping.
     pub fn overwrite_open(
         &mut self,
         fd: c_int,

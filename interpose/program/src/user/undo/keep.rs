@@ -109,7 +109,8 @@ pub fn clone_or_copy(mut from: &File, mut to: &File) -> io::Result<()> {
     io::copy(&mut from, &mut to).map(drop)
 }
 
-/// Copies a part of a file to a place in another one, in pieces, or by sharing it where the file system can (copy_file_range(2)).
+/// Copies a part of a file to a place in another one, in pieces, or by sharing it where the file
+/// system can (copy_file_range(2)).
 pub fn copy_range(
     (from, mut at): (&File, u64),
     (to, mut place): (&File, u64),

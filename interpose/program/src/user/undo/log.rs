@@ -4,8 +4,9 @@
 //!   magic, version │ length u32, checksum u64, line │ length, checksum, line │ …
 //! ```
 //!
-//! A record is written by one write(2), before its backup is made and before the effect that it is about happens. A torn
-//! record at the end means that the rank died in that write, so the effect has not happened. The owner holds a lock (flock(2)) as long as it lives.
+//! A record is written by one write(2), before its backup is made and before the effect that it is
+//! about happens. A torn record at the end means that the rank died in that write, so the effect
+//! has not happened. The owner holds a lock (flock(2)) as long as it lives.
 //!
 //! Outcomes ([`super::outcome`]) lie between the records. They go with whatever is before them.
 
@@ -43,8 +44,8 @@ pub enum Effect {
         size: u64,
         backup: PathBuf,
     },
-    /// Ranges of the file are overwritten; their old bytes are here, one after the other, or in `backup` from `place` on, once it has
-    /// so many. Several may be kept in one.
+    /// Ranges of the file are overwritten; their old bytes are here, one after the other, or in
+    /// `backup` from `place` on, once it has so many. Several may be kept in one.
     Overwritten {
         path: PathBuf,
         id: Id,
@@ -144,7 +145,8 @@ impl Effect {
         }
     }
 
-    /// The device's number may have changed since, by a reboot or on another node; the file's own has not.
+    /// The device's number may have changed since, by a reboot or on another node; the file's own
+    /// has not.
     pub fn renumber_device(&mut self) {
         let (path, id) = match self {
             Effect::Created { .. } | Effect::Object { .. } | Effect::Queue { .. } => return,
@@ -226,8 +228,8 @@ fn first_line(bytes: &[u8]) -> Option<(Line, usize)> {
     Some((line, FRAME + content.len()))
 }
 
-/// Where a file may be that was at `path` before these moves (the last one first), of itself or of directories that it
-/// was in: some may have failed.
+/// Where a file may be that was at `path` before these moves (the last one first), of itself or of
+/// directories that it was in: some may have failed.
 fn places(path: &Path, moves: &[(&Path, &Path)]) -> Vec<PathBuf> {
     let mut places = vec![path.to_owned()];
     for (from, to) in moves.iter().rev() {
@@ -292,7 +294,8 @@ impl Log {
         })
     }
 
-    /// Opens the log of any rank; `None` if there is none. What another user has put there is no log.
+    /// Opens the log of any rank; `None` if there is none. What another user has put there is no
+    /// log.
     pub fn open(path: &Path) -> io::Result<Option<Log>> {
         let file = match open_own(path, libc::O_RDWR | libc::O_APPEND) {
             Err(error)
@@ -440,8 +443,9 @@ impl Log {
 
     /// Removes what is kept for the first `count` records.
     fn remove_backups(&self, count: usize) {
-        // From the last record on, so that the moves that follow a record are known: those of directories, and those of
-        // backups out of directories that went away. If such a move is undone later, nobody knows the backup any more.
+        // From the last record on, so that the moves that follow a record are known: those of
+        // directories, and those of backups out of directories that went away. If such a move is
+        // undone later, nobody knows the backup any more.
         let mut moves: Vec<(&Path, &Path)> = Vec::new();
         for (index, noted) in self.records.iter().enumerate().rev() {
             let record = &noted.record;
@@ -470,7 +474,8 @@ impl Log {
         self.file.try_lock().is_ok()
     }
 
-    /// As the end of its process does, though children that other tests have forked may have the descriptor still.
+    /// As the end of its process does, though children that other tests have forked may have the
+    /// descriptor still.
     #[cfg(test)]
     pub fn unlock(self) {
         self.file.unlock().expect("it was locked");

@@ -43,7 +43,8 @@ pub struct Recorder {
     refuge: Option<PathBuf>,
     /// A time that all processes of a node share, in nanoseconds.
     clock: fn() -> u64,
-    /// Names made since the cut. Their files are of no interest to it, if they are still those files.
+    /// Names made since the cut. Their files are of no interest to it, if they are still those
+    /// files.
     created: HashSet<PathBuf>,
     /// Files that have been noted since the cut.
     pub(super) known: HashMap<Id, Known>,
@@ -95,8 +96,8 @@ impl Recorder {
         }
     }
 
-    /// The log is to outlast the node: it exists from now on, its times count from 1970, and if its place takes no more, it
-    /// goes on at `refuge`.
+    /// The log is to outlast the node: it exists from now on, its times count from 1970, and if its
+    /// place takes no more, it goes on at `refuge`.
     pub fn lasting(mut self, refuge: PathBuf) -> io::Result<Recorder> {
         self.log = Some(Log::create(&self.place)?);
         Ok(self.on_disk(refuge))
@@ -118,7 +119,8 @@ impl Recorder {
         self.log.as_ref().is_some_and(|log| log.last().is_some())
     }
 
-    /// A cut has been made: what follows belongs to its section. With [`Epoch::NONE`] nothing is noted.
+    /// A cut has been made: what follows belongs to its section. With [`Epoch::NONE`] nothing is
+    /// noted.
     pub fn begin(&mut self, section: Epoch) {
         self.section = section;
         self.began = SystemTime::now();
@@ -235,8 +237,9 @@ impl Recorder {
         }
     }
 
-    /// Whether this file was made since the cut. Another rank may have put an old one in the place of one that this rank
-    /// has made, so its time of birth counts, too; where there is none (statx(2)), files are taken to be old.
+    /// Whether this file was made since the cut. Another rank may have put an old one in the place
+    /// of one that this rank has made, so its time of birth counts, too; where there is none
+    /// (statx(2)), files are taken to be old.
     pub(super) fn is_new(&self, path: &Path, metadata: &Metadata) -> bool {
         self.created.contains(path) && metadata.created().is_ok_and(|born| born > self.began)
     }
@@ -296,7 +299,8 @@ impl Recorder {
         Ok(())
     }
 
-    /// Writes a record, and then makes its backup in `directory`: a backup without a record would stay for ever.
+    /// Writes a record, and then makes its backup in `directory`: a backup without a record would
+    /// stay for ever.
     pub(super) fn kept(
         &mut self,
         directory: &Path,
@@ -379,7 +383,8 @@ impl Recorder {
             id,
             backup: backup.to_owned(),
         };
-        // A program that empties a directory as it lists it comes to the backups, too: they climb, or that would never end.
+        // A program that empties a directory as it lists it comes to the backups, too: they climb,
+        // or that would never end.
         let mut above = path.ancestors().skip(1);
         let directory = above.next().unwrap_or(path);
         let directory = if self.keeper.is_backup(path) {
@@ -427,8 +432,8 @@ impl Recorder {
             .retain(|path| path == directory || !path.starts_with(directory));
     }
 
-    /// Whether rename(2) will fail: nothing may be noted then, since a backup by another name would not be safe from
-    /// what the program does instead.
+    /// Whether rename(2) will fail: nothing may be noted then, since a backup by another name would
+    /// not be safe from what the program does instead.
     fn rename_fails(&self, source: &Metadata, to: &Path, target: Option<&Metadata>) -> bool {
         let elsewhere = to
             .parent()

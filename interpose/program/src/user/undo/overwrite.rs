@@ -1,8 +1,9 @@
 //! Ranges of a file that are about to be overwritten: their old bytes are kept.
 //!
-//! The bytes are read before the record gets its time. So a record never holds what a rank with a later record has written, and of the
-//! records of all ranks about one byte, the first one has that of the cut: in whatever order ranks write, undoing everything from the
-//! latest record to the first ends there. A rank needs one record for a byte and a section.
+//! The bytes are read before the record gets its time. So a record never holds what a rank with a
+//! later record has written, and of the records of all ranks about one byte, the first one has that
+//! of the cut: in whatever order ranks write, undoing everything from the latest record to the
+//! first ends there. A rank needs one record for a byte and a section.
 #![allow(unsafe_code)]
 
 use super::backup::open_backup;
@@ -60,8 +61,8 @@ fn read(file: &File, ranges: &[Range], bytes: &mut [u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// By another descriptor, in a thread that shares none with the others: to close one of a file ends the locks that the program has on it
-/// (fcntl(2), unshare(2)).
+/// By another descriptor, in a thread that shares none with the others: to close one of a file ends
+/// the locks that the program has on it (fcntl(2), unshare(2)).
 fn read_apart(file: &File, ranges: &[Range], bytes: &mut [u8]) -> io::Result<()> {
     let name = format!("/proc/thread-self/fd/{}", file.as_raw_fd());
     let act = || {
@@ -80,8 +81,9 @@ fn read_apart(file: &File, ranges: &[Range], bytes: &mut [u8]) -> io::Result<()>
 }
 
 impl Recorder {
-    /// Notes that these ranges of a file, which has this name now, are about to be written, with their old bytes, which are read from
-    /// `source`. Most are noted already, and the name is not asked for.
+    /// Notes that these ranges of a file, which has this name now, are about to be written, with
+    /// their old bytes, which are read from `source`. Most are noted already, and the name is not
+    /// asked for.
     pub fn overwrite(
         &mut self,
         name: impl Fn() -> PathBuf,
@@ -110,7 +112,8 @@ impl Recorder {
         }
     }
 
-    /// Looks at a file for the first time in this section: one that was made since the cut has no bytes that are to come back.
+    /// Looks at a file for the first time in this section: one that was made since the cut has no
+    /// bytes that are to come back.
     fn meet(&mut self, path: &Path, metadata: &Metadata) -> io::Result<()> {
         if self.is_new(path, metadata) {
             self.known.insert(Id::of(metadata), Known::Content);
@@ -119,7 +122,8 @@ impl Recorder {
         self.size(path, metadata)
     }
 
-    /// Little is kept in the log, more in a file beside this one, behind what is there of it already.
+    /// Little is kept in the log, more in a file beside this one, behind what is there of it
+    /// already.
     fn keep_old(
         &mut self,
         path: &Path,
@@ -166,8 +170,8 @@ impl Recorder {
         Ok(())
     }
 
-    /// Copies the bytes to a backup beside the file, however many they are. It has a record of its own as long as it is not whole: otherwise it
-    /// would stay for ever if the rank died meanwhile.
+    /// Copies the bytes to a backup beside the file, however many they are. It has a record of its
+    /// own as long as it is not whole: otherwise it would stay for ever if the rank died meanwhile.
     fn keep_large(
         &mut self,
         path: &Path,

@@ -1,7 +1,9 @@
 //! Where the logs of a job are.
 //!
-//! They are in the user's directory in memory that outlives a process (`understudy_formats::private`). With a disk level they are beside the epochs, since the job may be started
-//! again when the memory is gone, or on another node; if the disk takes no more, in memory again, and a mark stays.
+//! They are in the user's directory in memory that outlives a process
+//! (`understudy_formats::private`). With a disk level they are beside the epochs, since the job may
+//! be started again when the memory is gone, or on another node; if the disk takes no more, in
+//! memory again, and a mark stays.
 
 use super::log::{Log, RENEWED};
 use std::ffi::OsStr;
@@ -16,7 +18,8 @@ use understudy_numbers::{Epoch, ProcessNumber};
 /// What a log has become that had to go on in memory.
 pub const MOVED: &str = "undo-moved";
 const LOG: &str = "undo";
-/// A number: 1 + the last epoch after whose cut a thread of the process has changed files, which cannot be undone.
+/// A number: 1 + the last epoch after whose cut a thread of the process has changed files, which
+/// cannot be undone.
 const THREADS: &str = "undo-threads";
 /// Held by the one process of a node, or of a job on disk, that undoes effects.
 pub const LOCK: &str = "undo-lock";
@@ -111,7 +114,8 @@ impl Place {
         entries.map(|entry| entry.path()).filter(is_ours).collect()
     }
 
-    /// Where it is noted what threads of a process of this start have done, if that is to outlive the node.
+    /// Where it is noted what threads of a process of this start have done, if that is to outlive
+    /// the node.
     pub fn of_threads(&self, process: ProcessNumber) -> PathBuf {
         self.log_of(process).with_extension(THREADS)
     }
@@ -176,8 +180,8 @@ impl Place {
         all
     }
 
-    /// Removes the logs of processes that are no more; all logs if `nobody_goes_back`, since a killed process holds its own until the
-    /// kernel has torn it down.
+    /// Removes the logs of processes that are no more; all logs if `nobody_goes_back`, since a
+    /// killed process holds its own until the kernel has torn it down.
     pub fn clean(&self, nobody_goes_back: bool) {
         let logs = self
             .logs()

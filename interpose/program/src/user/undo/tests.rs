@@ -230,7 +230,8 @@ fn what_the_dead_have_begun_is_removed() {
     assert!(tree(&directory).is_empty());
 }
 
-/// A backup that had to leave a directory that went away, and whose section is forgotten before that is undone.
+/// A backup that had to leave a directory that went away, and whose section is forgotten before
+/// that is undone.
 #[test]
 fn a_backup_that_was_moved_is_found_when_it_is_forgotten() {
     let room = Room::new("moved");
@@ -271,7 +272,8 @@ fn a_backup_that_was_moved_is_found_when_it_is_forgotten() {
     assert_eq!(room.backups(), Vec::<PathBuf>::new());
 }
 
-/// Two places are exchanged, and then what came to the second one goes away, unrecorded since it is new.
+/// Two places are exchanged, and then what came to the second one goes away, unrecorded since it is
+/// new.
 #[test]
 fn an_exchange_is_undone_though_one_of_the_two_is_gone() {
     let room = Room::new("exchange");
@@ -354,8 +356,8 @@ fn any_call(random: &mut Random, top: &Path) -> Call {
     }
 }
 
-/// Writes somewhere in a file that is open, which is noted before as the face has it noted. One that is open at a cut is cut to its
-/// size by others, so that may be left as it is.
+/// Writes somewhere in a file that is open, which is noted before as the face has it noted. One
+/// that is open at a cut is cut to its size by others, so that may be left as it is.
 fn write_within(
     file: &File,
     grows: bool,
@@ -498,7 +500,8 @@ fn round(seed: u64) {
         rank.resume(Epoch(back as u64)).unwrap();
         rank.end().unwrap();
     }
-    // A rank does not know what becomes of its backups when another one moves the directory that they are in.
+    // A rank does not know what becomes of its backups when another one moves the directory that
+    // they are in.
     if count == 1 {
         assert_eq!(
             room.backups(),

@@ -57,7 +57,8 @@ fn fork(rt: &Runtime) -> io::Result<Line> {
     unsafe {
         let own = match libc::syscall(libc::SYS_pidfd_open, libc::getpid(), 0) {
             -1 => return Err(io::Error::last_os_error()),
-            // The program's descriptors must have the numbers in a replay that they had in the phase.
+            // The program's descriptors must have the numbers in a replay that they had in the
+            // phase.
             fd => OwnedFd::from_raw_fd(sys::lift(fd as i32)),
         };
         match shim::fork() {

@@ -18,10 +18,11 @@ use understudy_wire::line::Line;
 
 /// What the process is called in lists of processes.
 const NAME: &std::ffi::CStr = c"understudy-seed";
-/// How often a phase is rehearsed of which not all comes out equal: what depends on something that is not the same twice
-/// may come out equal by chance.
+/// How often a phase is rehearsed of which not all comes out equal: what depends on something that
+/// is not the same twice may come out equal by chance.
 const DOUBTFUL_TIMES: u32 = 3;
-/// Milliseconds between two looks whether it is this seed's turn, and whether a child has taken too long.
+/// Milliseconds between two looks whether it is this seed's turn, and whether a child has taken too
+/// long.
 const TURN: i32 = 10;
 const CHILD: i32 = 1000;
 
@@ -53,8 +54,8 @@ struct Rehearsal<'a> {
 }
 
 impl Rehearsal<'_> {
-    /// Takes in what a rehearsal has found; whether there should be another one. The replays that are relied on are those
-    /// that read from the record, so one of them is rehearsed, too.
+    /// Takes in what a rehearsal has found; whether there should be another one. The replays that
+    /// are relied on are those that read from the record, so one of them is rehearsed, too.
     fn learn(&mut self, finding: Finding, script: &mut Script) -> bool {
         self.times += 1;
         let is_recording = self.times == 1 && finding.failure.is_none();
@@ -153,8 +154,8 @@ impl<'a> Work<'a> {
 
 /// The seed's life, with a line to its owner, a descriptor of that, and what seeds take turns by.
 pub fn serve(rt: &Runtime, kept: [OwnedFd; 3], quiet: &Quiet) -> ! {
-    // SAFETY: system calls in a process that has one thread. It keeps nothing of the runtime side open that others could
-    // take for the rank's.
+    // SAFETY: system calls in a process that has one thread. It keeps nothing of the runtime side
+    // open that others could take for the rank's.
     let [line, owner, turns] = unsafe {
         libc::prctl(libc::PR_SET_NAME, NAME.as_ptr());
         let aside =

@@ -37,7 +37,8 @@ impl Arrays {
         unsafe { &mut *self.requests.add(index) }
     }
 
-    /// Asks the library for `count` requests from the one with this index on, together if there is a short way.
+    /// Asks the library for `count` requests from the one with this index on, together if there is
+    /// a short way.
     ///
     /// # Safety
     /// As [`Arrays::request`]; so many must follow.
@@ -63,8 +64,8 @@ impl Arrays {
         }
     }
 
-    /// The error fields of the statuses before the call, if the library is one that leaves them as they are where nothing has failed.
-    /// (Open MPI writes them, and all do in MPI_Waitall.)
+    /// The error fields of the statuses before the call, if the library is one that leaves them as
+    /// they are where nothing has failed. (Open MPI writes them, and all do in MPI_Waitall.)
     ///
     /// # Safety
     /// As [`Arrays::request`].

@@ -31,7 +31,8 @@ fn get_on(rt: &Runtime, win: VirtWin) -> Result<(), Rewound> {
     recovery::check_own(rt, exposure::hear(rt, win), NO_WORD).map(drop)
 }
 
-/// Waits until a lock has been taken. A cut may be taken meanwhile: set back to that, the call begins anew.
+/// Waits until a lock has been taken. A cut may be taken meanwhile: set back to that, the call
+/// begins anew.
 fn wait(rt: &Runtime, win: VirtWin, take: impl Fn(bool) -> bool) -> Result<(), Rewound> {
     if take(false) {
         return Ok(());
@@ -39,7 +40,8 @@ fn wait(rt: &Runtime, win: VirtWin, take: impl Fn(bool) -> bool) -> Result<(), R
     let began = Instant::now();
     loop {
         get_on(rt, win)?;
-        // Where it gives way to other threads the call begins anew, and does not know how long it has waited.
+        // Where it gives way to other threads the call begins anew, and does not know how long it
+        // has waited.
         let waited = began.elapsed();
         if take(waited > COURTESY || attention::is(SEVERAL)) {
             return Ok(());
@@ -53,7 +55,8 @@ fn wait(rt: &Runtime, win: VirtWin, take: impl Fn(bool) -> bool) -> Result<(), R
     }
 }
 
-/// A lock has been taken. Where fences have been, the library knows whether it may be: else it is given back.
+/// A lock has been taken. Where fences have been, the library knows whether it may be: else it is
+/// given back.
 fn taken(
     rt: &Runtime,
     procedure: Proc,

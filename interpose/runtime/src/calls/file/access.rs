@@ -46,7 +46,8 @@ pub(super) struct Buffer {
     pub datatype: VirtDatatype,
 }
 
-/// Where the access of each process begins, when all have come: one value is known to the first process.
+/// Where the access of each process begins, when all have come: one value is known to the first
+/// process.
 fn in_order(rt: &Runtime, file: &File, units: u64) -> Result<u64> {
     let comm: RealComm = comm_of(rt, file);
     let all = comm.gather(&[units])?;
@@ -156,7 +157,8 @@ fn is_on_nfs(open: &std::fs::File) -> bool {
     }
 }
 
-/// Keeps everybody else from conflicting accesses, if the file is atomic, or on NFS and used by several hosts.
+/// Keeps everybody else from conflicting accesses, if the file is atomic, or on NFS and used by
+/// several hosts.
 fn locked<T>(
     rt: &Runtime,
     file: &File,

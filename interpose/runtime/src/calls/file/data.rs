@@ -34,7 +34,8 @@ fn status_of(bytes: u64) -> Status {
     }
 }
 
-/// When all have written: who reads what another one has written in the same collective's place finds it.
+/// When all have written: who reads what another one has written in the same collective's place
+/// finds it.
 fn end_together(rt: &Runtime, fh: VirtFile, way: Way) -> Result<()> {
     match way {
         Way::Write => Ok(comm_of(rt, &known(rt, fh)?).barrier()?),
@@ -111,7 +112,8 @@ unsafe fn begin(
     if known(rt, fh)?.split.is_some() {
         return Err(class(ERR_REQUEST));
     }
-    // All of a collective may be done when it begins (MPI 4.1, 14.4.5): so one that fails keeps nobody waiting for its end.
+    // All of a collective may be done when it begins (MPI 4.1, 14.4.5): so one that fails keeps
+    // nobody waiting for its end.
     let is_together = way == Way::Write || at == At::Ordered;
     if is_together {
         together(rt, fh)?;

@@ -20,7 +20,8 @@ use understudy_mpi::real_types::RealComm;
 const MOST_BYTES: u64 = 1 << 29;
 /// A datatype without gaps that has more blocks than this is packed all the same.
 const FEW_PIECES: usize = 64;
-/// An element that is too long for the library's procedures, and has more pieces than this, is refused.
+/// An element that is too long for the library's procedures, and has more pieces than this, is
+/// refused.
 const MOST_PIECES: usize = 1 << 24;
 
 /// So many elements of the program's.
@@ -113,7 +114,8 @@ impl Memory {
             .wrapping_byte_offset((number as isize).wrapping_mul(self.extent))
     }
 
-    /// The pieces of memory that hold so many bytes of data: how many there are before, address and length.
+    /// The pieces of memory that hold so many bytes of data: how many there are before, address and
+    /// length.
     fn walk(&self, map: &TypeMap, bytes: usize, mut piece: impl FnMut(usize, *mut u8, usize)) {
         let mut at = 0;
         for element in 0..self.count as u64 {

@@ -137,7 +137,8 @@ fn can_be_made(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.len() <= LONGEST) && directory.is_some_and(is_writable)
 }
 
-/// The hidden file of the shared pointer: one for each time that a file is opened. Beside it, and in memory.
+/// The hidden file of the shared pointer: one for each time that a file is opened. Beside it, and
+/// in memory.
 fn shared_paths(rt: &Runtime, path: &Path, file_comm: VirtComm) -> [PathBuf; 2] {
     let uid = comm::get(rt, file_comm).map_or(0, |comm| comm.uid);
     let mut name = std::ffi::OsString::from(".");

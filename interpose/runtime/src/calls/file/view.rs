@@ -87,7 +87,8 @@ fn new_view(
     })
 }
 
-/// With the position from which files are seen on that are read or written from one end to the other.
+/// With the position from which files are seen on that are read or written from one end to the
+/// other.
 fn placed(rt: &Runtime, fh: VirtFile, file: &File, mut new: View) -> Result<(View, Layout)> {
     if new.displacement == u64::MAX {
         let at = shared::position(file)?;
@@ -111,7 +112,8 @@ fn set(rt: &Runtime, fh: VirtFile, new: Result<View>) -> Result<()> {
         }
         Err(failure) => return agree(comm, Err(failure)),
     };
-    // The unit is to be the same everywhere, and the shared pointer is set to 0 while nobody uses it.
+    // The unit is to be the same everywhere, and the shared pointer is set to 0 while nobody uses
+    // it.
     let greatest = comm.extremes(Extreme::Greatest, &[new.unit, u64::MAX - new.unit])?;
     if greatest[0] != u64::MAX - greatest[1] {
         return Err(class(ERR_NOT_SAME));

@@ -46,8 +46,9 @@ pub unsafe extern "C" fn MPI_Win_shared_query(
     finish_win(rt, procedure, part.err().unwrap_or(SUCCESS), win)
 }
 
-/// Bytes, unit of displacements and address of what this process can load of a member's part, or of the first that has any: all of shared
-/// memory. In other windows, of which libraries before MPI 4.1 know nothing here, its own; whether a member before it has any it does not know.
+/// Bytes, unit of displacements and address of what this process can load of a member's part, or of
+/// the first that has any: all of shared memory. In other windows, of which libraries before MPI
+/// 4.1 know nothing here, its own; whether a member before it has any it does not know.
 fn reachable(rt: &Runtime, window: &Window, rank: c_int) -> Result<(i64, c_int, u64), c_int> {
     const ERR_RMA_FLAVOR: c_int = 70;
     if window.flavor == Flavor::Dynamic
