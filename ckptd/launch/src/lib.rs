@@ -1,9 +1,10 @@
 //! The launcher: starts the ranks of a job and replaces those that fail.
 //!
-//! Each folder is a process. A protected job has a [`guardian`] for each process of the program,
-//! whatever has started the guardians ([`starter`], or the launcher of an MPI library), and a
-//! [`manager`] on each node, one of which has the leader. What they send each other is in
-//! `messages`.
+//! Each of the folders `starter`, `guardian`, `manager` and `leader` is a process. A protected job
+//! has a [`guardian`] for each process of the program, whatever has started the guardians
+//! ([`starter`], or the launcher of an MPI library), and a [`manager`] on each node, one of which
+//! has the leader. The folder `messages` has the messages of managers, leader and starter;
+//! `understudy_messages` has those of ranks and guardians.
 
 #[macro_use]
 mod say;

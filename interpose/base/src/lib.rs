@@ -5,6 +5,7 @@
 //! - [`cell`]: the runtime's state, which only the main thread enters;
 //! - [`sys`], [`shim`], [`unwinder`]: lines for the user, and functions of the C libraries;
 //! - [`events`], [`fault`]: the event file, and faults on purpose;
+//! - [`errors`], [`gather`]: error classes of MPI, and one value from each process;
 //! - [`attention`]: the byte that every communication call reads;
 //! - [`role`]: flags of this process, for any thread;
 //! - [`generated`]: procedures, slots and data symbols of the call table.

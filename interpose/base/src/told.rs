@@ -1,5 +1,5 @@
 //! What this process is told at its start: by the face ([`info`]), by the settings ([`config`]),
-//! and by its launcher, or, if it joins a running job, by those who have started it ([`joined`]).
+//! and by its launcher, or, if it joins a running job, by those who have started it (`joined`).
 //! Everything else may use it; only the start (`boot`) sets it.
 #![allow(unsafe_code)]
 

@@ -5,7 +5,7 @@
 //! - [`headroom`]: memory that is left for replicas;
 //! - [`marks`], [`recompute`], [`step_back`]: annotations of the program;
 //! - [`clock`]: clocks that run on after a recovery;
-//! - [`ending`]: the end of the job where nothing helps.
+//! - [`ending`]: end of the job when it cannot go on.
 //!
 //! [`Runtime`] has the state of these modules and of the crates below.
 

@@ -2,7 +2,7 @@
 //!
 //! A launcher ends a job when it sees one of its processes die. So the first execution of the
 //! program becomes `ckptd guardian`, which executes the program again as its child, and does not
-//! die with it. The program's process then has [`MANAGER`] in its environment.
+//! die with it. The program's process then has [`environ::MANAGER`] in its environment.
 #![allow(unsafe_code)]
 
 use crate::aside::Program;

@@ -1,4 +1,6 @@
-//! The link of the runtime's chain that has the state of this crate.
+//! `Runtime` of this crate.
+//!
+//! The state of the modules; dereferences to the `Runtime` of the crate below.
 
 use crate::cell::{Door, runtime};
 use crate::daemon::DaemonLink;

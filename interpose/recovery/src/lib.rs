@@ -1,7 +1,7 @@
 //! From the detection of a failure to the resumed program.
 //!
-//! - [`recovery`]: the way back;
-//! - [`rehearsal`]: trial replays, and static data that replicas need not hold.
+//! - [`recovery`]: recovery after a failure;
+//! - [`rehearsal`]: trial replays, and static data that replicas leave out.
 //!
 //! [`Runtime`] has the state of these modules and of the crates below.
 

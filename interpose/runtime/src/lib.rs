@@ -1,27 +1,17 @@
-//! The *runtime*: everything that must not roll back with the program, in a namespace and a zone of
-//! its own.
+//! The runtime library: entry, handlers of MPI procedures, cuts and checkpoints.
 //!
 //! ```text
-//!   thunk → entry::ENTRIES → calls::* → { handles, objects, requests, cut, recovery } → real MPI
+//!   thunk → entry::ENTRIES → calls::* → { objects, requests, cut, recovery } → real MPI
 //! ```
 //!
-//! - [`boot`], [`told`], [`events`], [`fault`], [`sys`]: start, settings, reports, tests;
-//! - [`entry`], [`arch`]: the way in and out; [`calls`]: one handler per MPI procedure, most are
-//!   generated;
-//! - [`abi`]: handles of programs of another ABI than Open MPI's;
-//! - [`handles`], [`objects`], [`requests`], [`early`]: what the program holds, and how to make it
-//!   again; [`posting`], [`completion`]: its beginning and its end; [`exposure`]: general epochs of
-//!   windows;
-//! - [`user`]: state of the program side except its memory, which `understudy_image` handles;
-//! - [`job`], `spare`, [`world`], [`domains`], [`placement`]: workers and spares, where they are,
-//!   who holds whose copy;
-//! - [`fatal`]: what this process dies of;
-//! - [`schedule`], [`cut`], [`drain`], [`checkpoint`], [`disk`]: epochs; [`recovery`]: after a
-//!   failure;
-//! - [`overdue`]: tells of phases without checkpoints;
-//! - [`own_messages`], [`rounds`], [`gather`]: how runtimes talk to each other without waiting.
+//! - [`boot`]: start of the runtime;
+//! - [`entry`], [`calls`]: the way in, and one handler per MPI procedure (most are generated);
+//! - [`job`], `spare`: `MPI_Init`, `MPI_Finalize`, and processes that wait as spares;
+//! - [`completion`]: tests and waits;
+//! - [`cut`], [`drain`], [`checkpoint`]: a consistent state, messages in flight, replicas;
+//! - [`protection`], [`raise`]: reasons for running unprotected, and MPI error handlers.
 //!
-//! docs/ARCHITECTURE.md has them from the top down; imports point downwards.
+//! State of the job stands in the crates below: docs/ARCHITECTURE.md, "Crates of the runtime".
 
 pub mod boot;
 pub mod calls;

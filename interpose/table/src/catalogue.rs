@@ -72,6 +72,14 @@ fn entries(catalogue: &str) -> Vec<Entry> {
             so_far && !word.is_empty() && word.bytes().all(is_word)
         });
         assert!(is_valid, "`{}` is no identifier", entry.id);
+        // `understudy explain` prints an entry alone, on a terminal.
+        for text in [&entry.cause, &entry.remedy] {
+            let is_alone = !["the same,", "the same;", "see above", "as above"]
+                .iter()
+                .any(|reference| text.starts_with(reference));
+            assert!(is_alone, "`{}` refers to another entry", entry.id);
+            assert!(!text.contains("]("), "`{}` has a link", entry.id);
+        }
         assert!(identifiers.insert(&entry.id), "two `{}`", entry.id);
     }
     catalogue.message
@@ -191,7 +199,7 @@ The [README](../README.md) has the exit statuses.
 A message has the form `understudy: CAUSE [IDENTIFIER]; OUTCOME`.
 Lines that begin with `understudy[RANK]` are the log.
 `UNDERSTUDY_LOG` sets its level (default `warn`).
-`understudy explain IDENTIFIER` prints the row of this page.
+`understudy explain IDENTIFIER` prints text, cause and remedy.
 The outcomes are:
 
 - `the program runs unprotected`, `…, with the N spare(s) as further ranks: M in all`:

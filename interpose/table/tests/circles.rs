@@ -1,5 +1,5 @@
 //! No circle of imports: of two files of a crate at most one uses the other, directly or through
-//! others. That holds for a module and its parts, too.
+//! others. A module and its submodules count like other files. Binaries are not checked.
 //!
 //! A name that a module exports again counts for the file that defines it.
 
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// The path of a module in its crate, such as `["recovery", "plan"]`; that of the crate itself is
 /// empty.
 type Module = Vec<String>;
-/// What each file of a crate uses of its others.
+/// Files of one crate, each with the files that it uses.
 type Uses = BTreeMap<Module, BTreeSet<Module>>;
 
 const CRATES: [&str; 39] = [
@@ -314,7 +314,7 @@ fn a_circle_is_found() {
 }
 
 #[test]
-fn a_module_and_its_parts_may_be_a_circle() {
+fn circles_of_a_module_and_its_parts_are_found() {
     let source = |module: &[&str], text: &str| {
         (
             module.iter().map(|&name| name.to_owned()).collect(),

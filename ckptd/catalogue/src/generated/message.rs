@@ -1542,7 +1542,8 @@ pub fn relay_silent(error: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "the output relay does not answer ({error}) [relay-silent]"
+            "the output relay does not answer ({error}); some output may appear twice \
+             after a failure [relay-silent]"
         )
     })
 }
@@ -2373,6 +2374,9 @@ pub const ALL_WORKERS_DIED: &str =
     "the job cannot be recovered: all workers died, and with them all copies; start the \
      job again [all-workers-died]";
 
+pub const ALL_REPLICAS_LOST: &str =
+    "all workers died, and with them all copies [all-replicas-lost]";
+
 pub fn mpi_library_aborts(count: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
@@ -2641,10 +2645,11 @@ pub const FILES_NOT_LOCKED: &str =
     "the program's files cannot be locked [files-not-locked]";
 
 pub const FILES_NOT_SAVED: &str =
-    "the program's files cannot be saved [files-not-saved]";
+    "files that the program has open by MPI_File_open cannot be saved [files-not-saved]";
 
 pub const FILES_NOT_RESTORED: &str =
-    "the program's files cannot be put back [files-not-restored]";
+    "files that the program has open by MPI_File_open cannot be put back \
+     [files-not-restored]";
 
 pub fn thread_local_storage_moved(library: impl Display) -> impl Display {
     from_fn(move |out| {

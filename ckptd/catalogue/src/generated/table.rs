@@ -122,8 +122,7 @@ pub static CATALOGUE: &[Message] = &[
         text: "a wrapper has given this process a pid namespace of its own, or no /proc, and \
          understudy finds processes by their numbers; start the launcher, not each rank, \
          in the namespace (unshare --pid, a container's --pid)",
-        cause: "`unshare --pid` or a container for each rank; Open MPI's shared memory does not \
-         work there either, so the job stops unless `OMPI_MCA_btl` excludes it",
+        cause: "`unshare --pid`, or a container, for each rank",
         remedy: "the launcher in the namespace, not each rank",
     },
     Message {
@@ -192,7 +191,7 @@ pub static CATALOGUE: &[Message] = &[
          this node in UNDERSTUDY_RUNTIME_DIR",
         cause: "another user or program has made it; understudy keeps data of the job there; a \
          job with other nodes stops",
-        remedy: "`chmod 700`, have the administrator remove it, or name another directory in \
+        remedy: "remove it, or have the administrator do it; or name another directory in \
          `UNDERSTUDY_RUNTIME_DIR`",
     },
     Message {
@@ -202,7 +201,7 @@ pub static CATALOGUE: &[Message] = &[
          this node in UNDERSTUDY_RUNTIME_DIR",
         cause: "another user or program has made it; understudy keeps data of the job there; a \
          job with other nodes stops",
-        remedy: "`chmod 700`, have the administrator remove it, or name another directory in \
+        remedy: "remove it, or have the administrator do it; or name another directory in \
          `UNDERSTUDY_RUNTIME_DIR`",
     },
     Message {
@@ -212,7 +211,7 @@ pub static CATALOGUE: &[Message] = &[
          this node in UNDERSTUDY_RUNTIME_DIR",
         cause: "another user or program has made it; understudy keeps data of the job there; a \
          job with other nodes stops",
-        remedy: "`chmod 700`, have the administrator remove it, or name another directory in \
+        remedy: "have the administrator remove it, or name another directory in \
          `UNDERSTUDY_RUNTIME_DIR`",
     },
     Message {
@@ -221,25 +220,22 @@ pub static CATALOGUE: &[Message] = &[
          would be in others' hands; chmod it to 700",
         cause: "another user or program has made it; understudy keeps data of the job there; a \
          job with other nodes stops",
-        remedy: "`chmod 700`, have the administrator remove it, or name another directory in \
-         `UNDERSTUDY_RUNTIME_DIR`",
+        remedy: "`chmod 700`",
     },
     Message {
         identifier: "directory-exchangeable",
         text: "{directory} is writable for others and has no sticky bit (mode {mode}), so what \
          the job keeps there would be in others' hands; have the administrator chmod it \
          to 1777",
-        cause: "another user or program has made it; understudy keeps data of the job there; a \
-         job with other nodes stops",
-        remedy: "`chmod 700`, have the administrator remove it, or name another directory in \
-         `UNDERSTUDY_RUNTIME_DIR`",
+        cause: "other users can rename the job's directory",
+        remedy: "have the administrator `chmod 1777` it",
     },
     Message {
         identifier: "runtime-directory-unusable",
         text: "UNDERSTUDY_RUNTIME_DIR names {directory}, which cannot be used: {why}; name a \
          directory on a file system of this node that is yours, or has mode 1777",
-        cause: "PATH is missing, another user's, writable for others without a sticky bit, or \
-         on a file system that hosts share",
+        cause: "the directory is missing, another user's, writable for others without a sticky \
+         bit, or on a file system that hosts share",
         remedy: "a directory of each node that is yours, or has mode 1777",
     },
     Message {
@@ -273,8 +269,8 @@ pub static CATALOGUE: &[Message] = &[
     Message {
         identifier: "not-executed-again",
         text: "the program could not be executed again (errno {error})",
-        cause: "the same, on the way to running unprotected; exit status 126",
-        remedy: "the same",
+        cause: "execve of the program failed on the way to running unprotected",
+        remedy: "check the program's path and permissions",
     },
     Message {
         identifier: "addresses-taken",
@@ -335,14 +331,14 @@ pub static CATALOGUE: &[Message] = &[
     Message {
         identifier: "stub-page-not-writable",
         text: "the stub page cannot be changed",
-        cause: "limits on threads or memory",
-        remedy: "raise them (`ulimit -u`, `ulimit -v`)",
+        cause: "a policy (SELinux) forbids changing code pages, or a limit on memory",
+        remedy: "allow it (SELinux: `execmod`), or `ulimit -v unlimited`",
     },
     Message {
         identifier: "own-libc-not-prepared",
         text: "a libc of the layer's own could not be prepared",
-        cause: "limits on threads or memory",
-        remedy: "raise them (`ulimit -u`, `ulimit -v`)",
+        cause: "a limit on memory",
+        remedy: "`ulimit -v unlimited`",
     },
     Message {
         identifier: "mpi-library-not-found",
@@ -548,7 +544,7 @@ pub static CATALOGUE: &[Message] = &[
         text: "a process that the program has spawned has ended with status {status}; so does \
          the job",
         cause: "by itself, before `MPI_Finalize`",
-        remedy: "",
+        remedy: "let the spawned program call MPI_Finalize before it exits",
     },
     Message {
         identifier: "death-in-finalize-with-spawned",
@@ -605,14 +601,14 @@ pub static CATALOGUE: &[Message] = &[
     Message {
         identifier: "unknown-setting",
         text: "{name} is no setting; did you mean {nearest}?",
-        cause: "a variable has an impossible value; the message lists the possible ones",
-        remedy: "correct it",
+        cause: "a variable `UNDERSTUDY_…` whose name understudy does not have",
+        remedy: "correct the name (the README lists the settings), or unset the variable",
     },
     Message {
         identifier: "setting-unread",
         text: "{name} is no setting, and nobody reads it",
-        cause: "a variable has an impossible value; the message lists the possible ones",
-        remedy: "correct it",
+        cause: "a variable `UNDERSTUDY_…` whose name understudy does not have",
+        remedy: "correct the name (the README lists the settings), or unset the variable",
     },
     Message {
         identifier: "bad-setting",
@@ -638,7 +634,8 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "pages-compared",
         text: "pages are compared with their copies, since the kernel's tracking cannot be \
          used: {why}",
-        cause: "the same with `auto`; checkpoints cost more",
+        cause: "UNDERSTUDY_TRACKING=auto, and the kernel has no PAGEMAP_SCAN (Linux 6.7) or \
+         refuses it; checkpoints take longer",
         remedy: "allow `userfaultfd`, use a newer kernel",
     },
     Message {
@@ -685,13 +682,13 @@ pub static CATALOGUE: &[Message] = &[
         text: "UNDERSTUDY_DOMAIN: rank {rank} cannot use {file}; it must be readable on every \
          node, with lines `host domain`",
         cause: "the file of domains is not readable on that rank's node, or has a bad line",
-        remedy: "as the message says",
+        remedy: "make the file readable on every node, with lines `host domain`",
     },
     Message {
         identifier: "domain-file-bad",
         text: "UNDERSTUDY_DOMAIN: {file}: {why}",
         cause: "the file of domains is not readable on that rank's node, or has a bad line",
-        remedy: "as the message says",
+        remedy: "make the file readable on every node, with lines `host domain`",
     },
     Message {
         identifier: "too-few-workers",
@@ -746,8 +743,8 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "event-file-not-written",
         text: "cannot write the event file {path}: {error}. The program goes on without one; \
          {remedy}.",
-        cause: "`UNDERSTUDY_LOG_DIR`",
-        remedy: "as the message says",
+        cause: "the directory in `UNDERSTUDY_LOG_DIR` is missing, full or not writable",
+        remedy: "make room there, or name a directory that this user can write to",
     },
     Message {
         identifier: "host-names-equal",
@@ -769,7 +766,7 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "process-not-started",
         text: "a process cannot be started: {error}",
         cause: "the guardian could not execute the program",
-        remedy: "",
+        remedy: "check the program's path and permissions",
     },
     Message {
         identifier: "missing-libc-function",
@@ -990,9 +987,9 @@ pub static CATALOGUE: &[Message] = &[
     Message {
         identifier: "nameless-file-unreadable",
         text: "{file} cannot be read: {error}",
-        cause: "a file that the program has removed while it is open (`tmpfile`, a scratch file \
-         of Fortran), or several, with more than 64 MiB",
-        remedy: "let the program give it a name, or use less of it",
+        cause: "a file that the program has removed while it is open (`tmpfile`, a Fortran \
+         scratch file) cannot be read",
+        remedy: "do what the error names; or let the program keep the file's name",
     },
     Message {
         identifier: "streams-unknown",
@@ -1061,16 +1058,17 @@ pub static CATALOGUE: &[Message] = &[
     Message {
         identifier: "threads-cannot-be-stopped",
         text: "the program's threads cannot be stopped: {why}",
-        cause: "the same in a recovery",
+        cause: "a thread blocks signal 33, waits in vfork or in ld.so, or was not created by \
+         libc",
         remedy: "none; another process takes its part",
     },
     Message {
         identifier: "effects-not-undone",
         text: "the effects on files since the checkpoint cannot be undone",
-        cause: "the first since the start, in a program that has not asked for \
-         `MPI_THREAD_SERIALIZED`, or another thread was in MPI for half a second; exit \
-         status 74",
-        remedy: "ask for `MPI_THREAD_SERIALIZED`",
+        cause: "the reason follows in the line: a file was changed by others, a backup is gone, \
+         the file system failed, or a thread changed files",
+        remedy: "do what the reason names; leave the program's files and hidden backups alone \
+         while the job runs",
     },
     Message {
         identifier: "files-of-threads",
@@ -1138,8 +1136,9 @@ pub static CATALOGUE: &[Message] = &[
         text: "UNDERSTUDY_POISON: undoing {steps} steps does not bring back what \
          understudy_reversible has told of, as it was at the last checkpoint ({why}). \
          From here on this process keeps copies of it",
-        cause: "the same, found at a checkpoint",
-        remedy: "the same",
+        cause: "the function does not undo exactly what a step does; found at a checkpoint \
+         because UNDERSTUDY_POISON is set",
+        remedy: "use exact operations only",
     },
     Message {
         identifier: "steps-not-restored",
@@ -1151,9 +1150,8 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "thread-data-unknown",
         text: "the thread-local data of the program's threads cannot be saved or put back with \
          this C library",
-        cause: "the kernel gives no thread (`ulimit -u`), or a C library that is not known; \
-         exit status 74",
-        remedy: "raise the limit; `UNDERSTUDY_THREADS=0`",
+        cause: "another C library than glibc 2.34 and later",
+        remedy: "use such a glibc, or `UNDERSTUDY_THREADS=0`",
     },
     Message {
         identifier: "thread-not-restored",
@@ -1174,7 +1172,7 @@ pub static CATALOGUE: &[Message] = &[
         text: "{procedure} is not supported under protection and fails with \
          MPI_ERR_UNSUPPORTED_OPERATION; run the program with UNDERSTUDY_DISABLE=1 if it \
          needs it",
-        cause: "see above",
+        cause: "the procedure cannot be repeated after a failure",
         remedy: "run the program with `UNDERSTUDY_DISABLE=1` if it needs it",
     },
     Message {
@@ -1182,7 +1180,7 @@ pub static CATALOGUE: &[Message] = &[
         text: "{procedure} is internal to Open MPI and not supported under protection; run the \
          program with UNDERSTUDY_DISABLE=1 if it needs it",
         cause: "a library (a profiler, say) uses Open MPI's internals",
-        remedy: "the same",
+        remedy: "run the program with `UNDERSTUDY_DISABLE=1` if it needs it",
     },
     Message {
         identifier: "other-thread",
@@ -1213,8 +1211,8 @@ pub static CATALOGUE: &[Message] = &[
         text: "a thread has waited for ten seconds to call MPI, where another one is, in a \
          call that does not give way to others",
         cause: "a program that has asked for `MPI_THREAD_SERIALIZED` has two threads in MPI, or \
-         that one is in a call that [does not give way](guide.md#limits-in-detail); the \
-         program goes on to wait",
+         that one is in a call that does not give way (docs/guide.md, \"Limits in \
+         detail\"); the program goes on to wait",
         remedy: "ask for `MPI_THREAD_MULTIPLE`",
     },
     Message {
@@ -1264,7 +1262,7 @@ pub static CATALOGUE: &[Message] = &[
     Message {
         identifier: "no-replay-process",
         text: "no process for replays, so copies of static data are kept: {error}",
-        cause: "the same could not be started",
+        cause: "the worker's process `understudy-seed` could not be started",
         remedy: "room for one more process per rank",
     },
     Message {
@@ -1306,7 +1304,8 @@ pub static CATALOGUE: &[Message] = &[
     Message {
         identifier: "job-cannot-go-on",
         text: "the job cannot go on",
-        cause: "a node was lost, and their parts have gone to several others",
+        cause: "workers that share memory or a file pointer would be on several nodes after the \
+         loss of a node",
         remedy: "spares on each node, or none",
     },
     Message {
@@ -1326,19 +1325,20 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "relay-silent-order",
         text: "the output relay does not answer ({error}); lines may change places",
         cause: "the relay was killed, or the reader of the job's output stands still",
-        remedy: "some output may appear twice after a failure",
+        remedy: "none; if the reader of the output stands still, let it read",
     },
     Message {
         identifier: "relay-silent-twice",
         text: "the output relay does not answer ({error}); some output may appear twice",
         cause: "the relay was killed, or the reader of the job's output stands still",
-        remedy: "some output may appear twice after a failure",
+        remedy: "none; if the reader of the output stands still, let it read",
     },
     Message {
         identifier: "relay-silent",
-        text: "the output relay does not answer ({error})",
+        text: "the output relay does not answer ({error}); some output may appear twice after \
+         a failure",
         cause: "the relay was killed, or the reader of the job's output stands still",
-        remedy: "some output may appear twice after a failure",
+        remedy: "none; if the reader of the output stands still, let it read",
     },
     Message {
         identifier: "no-memory-for-copies",
@@ -1433,7 +1433,8 @@ pub static CATALOGUE: &[Message] = &[
          left in {cause}; {remedy}",
         cause: "the program has grown into the memory of its copies, which it gets before the \
          kernel kills a process. Protection is given up",
-        remedy: "the same",
+        remedy: "raise the limit (`--memory`, `--mem`, `MemoryMax=`), fewer ranks per node, \
+         `UNDERSTUDY_COPIES=xor:4`",
     },
     Message {
         identifier: "copies-given-up-before-failure",
@@ -1441,7 +1442,8 @@ pub static CATALOGUE: &[Message] = &[
          their memory: almost none was left in {limit}",
         cause: "the failure came before the next checkpoint could say so; the job goes on if \
          another copy is whole",
-        remedy: "the same",
+        remedy: "raise the limit (`--memory`, `--mem`, `MemoryMax=`), fewer ranks per node, \
+         `UNDERSTUDY_COPIES=xor:4`",
     },
     Message {
         identifier: "shared-memory-of-program",
@@ -1480,10 +1482,10 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "accelerator-not-saved",
         text: "the program uses an accelerator ({device}), and its memory cannot be saved: \
          {why}; or run the program with UNDERSTUDY_DISABLE=1",
-        cause: ": a driver without the entry points, one of them that fails (with the driver's \
-         error number), something open that another process would not have. Protection \
-         is given up",
-        remedy: "NVIDIA's driver from version 570 on; see [Accelerators](guide.md#accelerators)",
+        cause: "the driver has no entry points for checkpoints, one of them fails (with the \
+         driver's error number), or something is open that another process would not \
+         have. Protection is given up",
+        remedy: "NVIDIA's driver from version 570 on; see \"Accelerators\" in docs/guide.md",
     },
     Message {
         identifier: "accelerator-in-checkpoints",
@@ -1542,19 +1544,9 @@ pub static CATALOGUE: &[Message] = &[
     Message {
         identifier: "no-checkpoint-possible",
         text: "{why}; no checkpoint of rank {rank} was possible at {count} intervals",
-        cause: "the state is `semaphores of System V (identifier N)` or `a message queue of \
-         System V (identifier N)` that another process may use (it has a key, or a rank, \
-         a child or another program has made or used it) or that has adjustments of \
-         `SEM_UNDO`, `hundreds of System V objects`, `a context of kernel AIO \
-         (io_setup)` with requests under way or of a libaio before 0.3.112, `FILE \
-         mapped` (a device), `thread N (NAME), made by clone(2)`, `another value of Gid \
-         (/proc/self/status) than at its start` (or of other credentials), `another \
-         /proc/self/ns/… than at its start`, `a working directory without a name`, `a \
-         limit of N (RLIMIT_NOFILE)`, `guard pages (MADV_GUARD_INSTALL)` before Linux \
-         6.15, `a NUMA policy for NAME` (of shared memory, a mapped file or the stack), \
-         `a home node of memory`. No checkpoint was taken while the program had it; \
-         after ten intervals protection is given up",
-        remedy: "",
+        cause: "the program had state that cannot be saved, named at the begin of the line, at \
+         all these intervals. Protection is given up",
+        remedy: "what the line says; or `UNDERSTUDY_DISABLE=1`",
     },
     Message {
         identifier: "descriptor-numbers",
@@ -1739,7 +1731,7 @@ pub static CATALOGUE: &[Message] = &[
     Message {
         identifier: "epoch-unusable",
         text: "epoch {epoch} on disk cannot be used: {path}: {damage}{next}",
-        cause: "the file is damaged",
+        cause: "the reason follows the path",
         remedy: "none; an older checkpoint is tried",
     },
     Message {
@@ -1752,13 +1744,13 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "epoch-unreadable",
         text: "it cannot be read ({error})",
         cause: "",
-        remedy: "give the right to read it; fewer ranks per node",
+        remedy: "give this user the right to read the file",
     },
     Message {
         identifier: "no-memory-for-epoch",
         text: "there is no memory for it ({error})",
         cause: "",
-        remedy: "give the right to read it; fewer ranks per node",
+        remedy: "fewer ranks per node, or more memory",
     },
     Message {
         identifier: "epoch-version",
@@ -1825,8 +1817,8 @@ pub static CATALOGUE: &[Message] = &[
          directory. If it has ended, remove {path}",
         cause: "another job has its checkpoints in this directory; two jobs would undo each \
          other's files. Or it ended on a host whose processes cannot be seen from here",
-        remedy: "end it, or name another directory; if it has ended, remove \
-         `DIR/understudy-owner`",
+        remedy: "end it, or name another directory; if it has ended, remove the file that the \
+         message names",
     },
     Message {
         identifier: "owner-not-written",
@@ -1838,8 +1830,8 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "epochs-not-written",
         text: "epochs cannot be written to {directory}: {why}; the job goes on, protected in \
          memory, and tries again",
-        cause: "",
-        remedy: "",
+        cause: "no room or no right to write in the directory, as the line says",
+        remedy: "make room; the next checkpoint is written again",
     },
     Message {
         identifier: "epochs-written-again",
@@ -1930,7 +1922,8 @@ pub static CATALOGUE: &[Message] = &[
          for the memory that it shares between ranks; the job ends; remove files from \
          {memory} (`understudy clean`), or make it larger (--shm-size of a container)",
         cause: "it finds no room for the memory that ranks share; MPICH takes no other directory",
-        remedy: "the same, and start the job again",
+        remedy: "remove files from /dev/shm (`understudy clean`) or make it larger \
+         (`--shm-size`), and start the job again",
     },
     Message {
         identifier: "killed-for-memory",
@@ -1950,7 +1943,7 @@ pub static CATALOGUE: &[Message] = &[
     Message {
         identifier: "no-restart-from-start",
         text: "a process died before the first checkpoint, and {why}; start the job again",
-        cause: "the same",
+        cause: "a process died in or before MPI_Init",
         remedy: "start the job again",
     },
     Message {
@@ -2094,6 +2087,13 @@ pub static CATALOGUE: &[Message] = &[
         remedy: "`UNDERSTUDY_DISK`",
     },
     Message {
+        identifier: "all-replicas-lost",
+        text: "all workers died, and with them all copies",
+        cause: "replicas that end with their process (`UNDERSTUDY_STATIC`, RLIMIT_FSIZE), or \
+         the loss of all nodes",
+        remedy: "`UNDERSTUDY_DISK`",
+    },
+    Message {
         identifier: "mpi-library-aborts",
         text: "the MPI library has aborted {count} times; the job ends",
         cause: "it finds its connections closed again and again",
@@ -2155,57 +2155,64 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "copy-damaged",
         text: "{worker} died, and its copy (epoch {epoch}) at {damaged} has a wrong checksum \
          or cannot be rebuilt, so it was not used",
-        cause: "the same, and there is no other copy",
-        remedy: "the same; `UNDERSTUDY_COPIES=2`; `UNDERSTUDY_DISK`",
+        cause: "memory of the node that stores the replica was damaged after the checkpoint; no \
+         other replica is intact",
+        remedy: "check that node's memory; `UNDERSTUDY_COPIES=2`; `UNDERSTUDY_DISK`",
     },
     Message {
         identifier: "buddy-died-copy-damaged",
         text: "{worker} died together with {dead}, which held a copy of it, and the other copy \
          (epoch {epoch}) at {damaged} has a wrong checksum or cannot be rebuilt, so it \
          was not used",
-        cause: "the same, and there is no other copy",
-        remedy: "the same; `UNDERSTUDY_COPIES=2`; `UNDERSTUDY_DISK`",
+        cause: "memory of the node that stores the replica was damaged after the checkpoint; no \
+         other replica is intact",
+        remedy: "check that node's memory; `UNDERSTUDY_COPIES=2`; `UNDERSTUDY_DISK`",
     },
     Message {
         identifier: "own-copy-damaged",
         text: "the copy (epoch {epoch}) that {worker} keeps of itself has a wrong checksum or \
          cannot be rebuilt, so it was not used, and {dead}, which held the others, died",
-        cause: "the same, and there is no other copy",
-        remedy: "the same; `UNDERSTUDY_COPIES=2`; `UNDERSTUDY_DISK`",
+        cause: "memory of the node that stores the replica was damaged after the checkpoint; no \
+         other replica is intact",
+        remedy: "check that node's memory; `UNDERSTUDY_COPIES=2`; `UNDERSTUDY_DISK`",
     },
     Message {
         identifier: "copies-damaged",
         text: "the copy (epoch {epoch}) that {worker} keeps of itself has a wrong checksum or \
          cannot be rebuilt, and so has that at {damaged}, so they were not used{others}",
-        cause: "the same, and there is no other copy",
-        remedy: "the same; `UNDERSTUDY_COPIES=2`; `UNDERSTUDY_DISK`",
+        cause: "memory of the node that stores the replica was damaged after the checkpoint; no \
+         other replica is intact",
+        remedy: "check that node's memory; `UNDERSTUDY_COPIES=2`; `UNDERSTUDY_DISK`",
     },
     Message {
         identifier: "parity-group-damaged",
         text: "{lost}, so it was not used, and {dead} of its parity group died, so it cannot \
          be made again",
-        cause: "the same, and there is no other copy",
-        remedy: "the same; `UNDERSTUDY_COPIES=2`; `UNDERSTUDY_DISK`",
+        cause: "memory of the node that stores the replica was damaged after the checkpoint; no \
+         other replica is intact",
+        remedy: "check that node's memory; `UNDERSTUDY_COPIES=2`; `UNDERSTUDY_DISK`",
     },
     Message {
         identifier: "parity-damaged",
         text: "{lost}, and what its parity group makes of it (epoch {epoch}) has a wrong \
          checksum, so it was not used; something is damaged at {damaged} or another of \
          the group",
-        cause: "the same, and there is no other copy",
-        remedy: "the same; `UNDERSTUDY_COPIES=2`; `UNDERSTUDY_DISK`",
+        cause: "memory of the node that stores the replica was damaged after the checkpoint; no \
+         other replica is intact",
+        remedy: "check that node's memory; `UNDERSTUDY_COPIES=2`; `UNDERSTUDY_DISK`",
     },
     Message {
         identifier: "back-to-disk",
         text: "{cause}, so all have gone back to epoch {epoch} on disk ({older})",
-        cause: "the same, and there is a disk level",
+        cause: "no replica in memory can be used; the job has a disk level",
         remedy: "",
     },
     Message {
         identifier: "no-epoch-on-disk",
         text: "{cause}, and no epoch on disk can be used; start the job again",
-        cause: "the same, for the reasons in the lines before this one",
-        remedy: "as above",
+        cause: "no replica in memory can be used, and each checkpoint on disk was refused, for \
+         the reasons in the lines before",
+        remedy: "start the job again",
     },
     Message {
         identifier: "epoch-not-reached",
@@ -2328,14 +2335,14 @@ pub static CATALOGUE: &[Message] = &[
     },
     Message {
         identifier: "files-not-saved",
-        text: "the program's files cannot be saved",
+        text: "files that the program has open by MPI_File_open cannot be saved",
         cause: "a file that is open by MPI cannot be opened again by its name, or the hidden \
          file of its shared pointer not read or written",
         remedy: "leave the program's files alone",
     },
     Message {
         identifier: "files-not-restored",
-        text: "the program's files cannot be put back",
+        text: "files that the program has open by MPI_File_open cannot be put back",
         cause: "a file that is open by MPI cannot be opened again by its name, or the hidden \
          file of its shared pointer not read or written",
         remedy: "leave the program's files alone",
@@ -2361,8 +2368,8 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "input-relay-gone",
         text: "the program reads standard input, and the process that relays it has gone; the \
          job ends. Let the program read a file",
-        cause: "rank 0 was replaced on another node before it had read anything",
-        remedy: "a spare on the first node, or a file",
+        cause: "the process that relays standard input was killed",
+        remedy: "let the program read a file",
     },
     Message {
         identifier: "input-on-other-node",

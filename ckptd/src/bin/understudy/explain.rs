@@ -7,23 +7,23 @@ use understudy_catalogue::{CATALOGUE, Message, find};
 /// Print cause and remedy of messages.
 ///
 /// A message ends with its identifier in brackets: `[file-descriptor-limit]`.
-/// Without words, all identifiers are printed with their texts.
+/// Without arguments, all identifiers are printed with their texts.
 #[derive(clap::Args)]
 #[command(after_help = "Exit status:\n  \
     0  done\n  \
     2  wrong usage\n  \
     3  no such message\n\n\
     Examples: understudy explain file-descriptor-limit\n          \
-    understudy explain 'understudy: worker 2 died ... [repeated-kill]; the job ends'")]
+    understudy explain 'understudy: worker 2 died ... [repeated-fault]; the job ends'")]
 pub struct Arguments {
     /// Identifiers, or lines that understudy has printed.
-    words: Vec<String>,
+    messages: Vec<String>,
 }
 
 impl Arguments {
     pub fn run(self) -> Outcome {
         let named: Vec<&str> = self
-            .words
+            .messages
             .iter()
             .flat_map(|text| identifiers(text))
             .collect();
@@ -31,7 +31,7 @@ impl Arguments {
             .into_iter()
             .map(message_named)
             .collect::<Result<Vec<_>, _>>()?;
-        print_by(|out| match self.words.is_empty() {
+        print_by(|out| match self.messages.is_empty() {
             true => CATALOGUE
                 .iter()
                 .try_for_each(|message| writeln!(out, "{}: {}", message.identifier, message.text)),

@@ -5,8 +5,8 @@
 //! entries, packed (`packed`): { times, number of records, Record … } …, bincode 2 standard configuration
 //! ```
 //! An entry is a few calls that were made one after the other, so many times: programs that poll
-//! test at several places in turn. Any change of a type in [`Record`] or [`Outcome`] bumps the
-//! version; another one is refused.
+//! test at several places in turn. Any change of a type in [`Record`] or [`super::inputs::Outcome`]
+//! bumps the version; another one is refused.
 
 use bincode::config::standard;
 use std::collections::VecDeque;

@@ -351,20 +351,21 @@ mod tests {
     #[test]
     fn a_context_is_restored_with_its_events() {
         for (head, tail) in [(0, 0), (5, 100), (200, 30), (254, 0)] {
-            let made = set_up(2 * PAGE, 63).expect("io_setup(2)");
+            // As by `reserve`; other tests map memory at the same time, so the place is not freed.
+            let (access, flags) = (libc::PROT_NONE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+            let length = 2 * PAGE as usize;
+            // SAFETY: mmap(2) of new memory.
+            let place = unsafe { libc::mmap(std::ptr::null_mut(), length, access, flags, -1, 0) };
+            assert_ne!(place, libc::MAP_FAILED);
             let context = Context {
-                address: made,
+                address: place as u64,
                 length: 2 * PAGE,
                 requests: 63,
                 head,
                 tail,
                 events: vec![7; 100],
             };
-            // SAFETY: the context that was made.
-            unsafe { libc::syscall(libc::SYS_io_destroy, made) };
-            reserve(std::slice::from_ref(&context)).expect("a free place");
             let made = set_up(context.length, context.requests).expect("io_setup(2)");
-            let (length, place) = (context.length as usize, context.address as *mut _);
             let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
             // SAFETY: a new ring, and a place that was reserved for it.
             let moved = unsafe { libc::mremap(made as *mut _, length, length, flags, place) };

@@ -191,7 +191,7 @@ pub fn cause(rt: &Runtime, lost: &Lost) -> String {
             message::epoch_not_reached(who(rt, *worker), at, epoch).to_string()
         }
         Lost::Program(blamed) => blamed.why.clone(),
-        Lost::Everyone => "all workers died, and with them all copies".into(),
+        Lost::Everyone => message::ALL_REPLICAS_LOST.into(),
         Lost::Init => String::new(),
     }
 }

@@ -1,8 +1,9 @@
 //! Cuts at any call: where candidates are missing for long, workers agree on one wherever they are.
 //!
-//! [`Agreement`] has the rules. A worker stands still at the entry of a call about messages, which
-//! has not begun then, or in the wait of one, whose requests are on record: set back to the cut,
-//! the program makes the call again, which finds them (`requests::resume`).
+//! [`understudy_policy::agreement::Agreement`] has the rules. A worker stands still at the entry of
+//! a call about messages, which has not begun then, or in the wait of one, whose requests are on
+//! record: set back to the cut, the program makes the call again, which finds them
+//! (`requests::resume`).
 
 use super::take::take_at;
 use crate::arch::{self, Rewound, turn};

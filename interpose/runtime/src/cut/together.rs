@@ -1,9 +1,9 @@
 //! The entry of a blocking collective where several threads call MPI at the same time.
 //!
 //! The calling thread waits outside, and gives way to others, until all members have come and would
-//! enter ([`Gatherings`] has the rules). A failure meanwhile makes all of that void: set back to a
-//! cut, they come again. So no cut is put off by those who wait here, and here they may agree on
-//! one at any call.
+//! enter ([`understudy_policy::gathering::Gatherings`] has the rules). A failure meanwhile makes
+//! all of that void: set back to a cut, they come again. So no cut is put off by those who wait
+//! here, and here they may agree on one at any call.
 #![allow(unsafe_code)]
 
 use super::anywhere::{leave, look};
