@@ -1,5 +1,6 @@
-//! One client: its socket, what it has sent so far, what is still to be sent to it, and until when
-//! it must do something.
+//! Connection of a client.
+//!
+//! Socket, bytes received and bytes to send, and the deadline for the client's next step.
 
 use super::service::{Reply, Service, Who};
 use std::io::{self, Read, Write};

@@ -1,12 +1,12 @@
 //! `ckptd serve`: the daemon of a node and user, which keeps the pools of spares of all jobs there.
 //!
-//! One thread and one loop ([`server`]): it waits for sockets and deadlines, takes what has come,
-//! and never waits for a single client. What messages mean is in [`service`], which has no sockets;
-//! a client, with its bounded buffers and deadlines, is a [`connection`]; where the socket lies and
-//! who may have it is in [`daemon_socket`]. The spares are in [`pool`], a state machine.
+//! Modules: [`server`] is the loop of the only thread; it polls sockets and deadlines, and never
+//! waits for a single client. [`service`] answers messages, without sockets. [`connection`] is a
+//! client with bounded buffers and deadlines. [`daemon_socket`] makes the socket and checks its
+//! owner. [`pool`] is a state machine of the spares.
 //!
-//! Jobs do not depend on it: they choose spares themselves when it is not there. Nothing is kept on
-//! disk; after a restart, spares register again.
+//! Jobs choose spares themselves if no daemon runs. The daemon stores nothing on disk; after a
+//! restart, spares register again.
 
 mod connection;
 mod daemon_socket;

@@ -26,9 +26,9 @@ const TURN: usize = 32;
 /// What the daemon is told.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// Its socket; by default [`crate::default_socket`].
+    /// Path of the socket; `None` for the default one.
     pub socket: Option<PathBuf>,
-    /// Where it listens for other nodes, which must know a token.
+    /// Address for clients of other nodes, which must know a token.
     pub listen: Option<SocketAddr>,
     /// The file of tokens.
     pub token_file: Option<PathBuf>,

@@ -160,8 +160,9 @@ impl Service {
         }))
     }
 
-    /// What a registered spare says. One whose ticket is not in force any more (it was silent for
-    /// too long) is to connect anew.
+    /// Answers a registered spare.
+    ///
+    /// A spare whose ticket is not in force any more (silent for too long) must connect anew.
     fn of_spare(
         &mut self,
         spare: &Option<(JobKey, Ticket)>,

@@ -17,7 +17,7 @@ pub enum StartError {
     /// The system does not give what is needed.
     #[error("{what}: {error}")]
     System {
-        /// What was to be done.
+        /// Action that has failed.
         what: String,
         error: std::io::Error,
     },

@@ -12,8 +12,9 @@ pub fn young(cost: f64, mtbf: f64) -> f64 {
     (2.0 * cost * mtbf).sqrt()
 }
 
-/// The same by Daly's, which also holds when a checkpoint takes long against the time between
-/// failures.
+/// Returns the interval by Daly's formula.
+///
+/// The formula also holds if a checkpoint takes long compared with the time between failures.
 pub fn daly(cost: f64, mtbf: f64) -> f64 {
     if cost >= 2.0 * mtbf {
         return mtbf;

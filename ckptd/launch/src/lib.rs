@@ -6,9 +6,6 @@
 //! has the leader. The folder `messages` has the messages of managers, leader and starter;
 //! `understudy_messages` has those of ranks and guardians.
 
-#[macro_use]
-mod say;
-
 mod error;
 mod find_program;
 pub mod guardian;
@@ -24,6 +21,7 @@ mod other_user;
 mod output;
 mod preload_library;
 mod refused_start;
+mod say;
 mod spawn_thread;
 pub mod starter;
 mod tied_child;

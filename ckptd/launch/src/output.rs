@@ -1,5 +1,6 @@
 //! What processes print, written to where this process prints.
 
+use crate::say::say;
 use crate::spawn_thread::spawn_thread;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
@@ -54,7 +55,7 @@ impl Output {
         };
         self.is_open = false;
         if !is_unwanted(&error) && !IS_LOST.swap(true, Ordering::AcqRel) {
-            say!("understudy: {}", message::output_not_written(error));
+            say(message::output_not_written(error));
         }
     }
 }

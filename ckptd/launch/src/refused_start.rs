@@ -1,6 +1,7 @@
 //! Jobs that cannot be protected and stop at once.
 
 use crate::Error;
+use crate::say::say;
 use understudy_settings::refusal;
 
 /// Exit status of a job that cannot be protected and must be (EX_CONFIG of sysexits.h).
@@ -10,9 +11,9 @@ pub const REFUSED: i32 = 78;
 ///
 /// Returns its exit status.
 pub fn refuse(why: &Error) -> i32 {
-    say!(
-        "understudy: {why}; {}",
+    say(format_args!(
+        "{why}; {}",
         refusal::outcome(refusal::stops(false, false))
-    );
+    ));
     REFUSED
 }

@@ -1,12 +1,13 @@
-//! Lines on standard error.
+//! Lines for the user on standard error.
 
-/// Prints a line on standard error.
+use std::fmt::Display;
+use std::io::Write;
+
+/// Prints `understudy: MESSAGE` as one line on standard error.
 ///
 /// A closed or full standard error does not end this process, as `eprintln` would.
-macro_rules! say {
-    ($($text:tt)*) => {{
-        // In one write: other processes write there, too.
-        let line = format!("{}\n", format_args!($($text)*));
-        let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
-    }};
+pub(crate) fn say(message: impl Display) {
+    // In one write: other processes write there, too.
+    let line = format!("understudy: {message}\n");
+    let _ = std::io::stderr().write_all(line.as_bytes());
 }

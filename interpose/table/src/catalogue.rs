@@ -93,17 +93,32 @@ struct Parameter<'a> {
     format: &'static str,
 }
 
+/// Placeholder of a text: name, format, and the text up to the next one.
+type Placeholder<'a> = (&'a str, &'a str, &'a str);
+
+/// Returns the text before the first placeholder, and the placeholders.
+fn placeholders(text: &str) -> (&str, impl Iterator<Item = Placeholder<'_>>) {
+    let mut parts = text.split('{');
+    let before = parts.next().unwrap_or_default();
+    (before, parts.map(placeholder))
+}
+
+/// Returns the placeholder that a part begins with, without its opening brace.
+fn placeholder(part: &str) -> Placeholder<'_> {
+    let (placeholder, after) = part.split_once('}').expect("a closing brace");
+    let (name, format) = placeholder.split_once(':').unwrap_or((placeholder, ""));
+    (name, format, after)
+}
+
 /// Returns a text's parameters, each once, in the order of the text.
 fn parameters(text: &str) -> Vec<Parameter<'_>> {
     let mut found: Vec<Parameter> = Vec::new();
-    for part in text.split('{').skip(1) {
-        let (placeholder, _) = part.split_once('}').expect("a closing brace");
-        let (name, format) = match placeholder.split_once(':') {
-            Some((name, format)) if format.ends_with('?') => (name, "Debug"),
-            Some((name, "o")) => (name, "Octal"),
-            Some((name, "x" | "#x")) => (name, "LowerHex"),
-            Some((name, _)) => (name, "Display"),
-            None => (placeholder, "Display"),
+    for (name, format, _) in placeholders(text).1 {
+        let format = match format {
+            "o" => "Octal",
+            "x" | "#x" => "LowerHex",
+            _ if format.ends_with('?') => "Debug",
+            _ => "Display",
         };
         let parameter = Parameter { name, format };
         if !found.contains(&parameter) {
@@ -217,14 +232,10 @@ its user (set-user-id, file capabilities), or `UNDERSTUDY_DISABLE=1` is set, or 
 
 /// Returns a text without the formats of its parameters.
 fn without_formats(text: &str) -> String {
-    let mut parts = text.split('{');
-    let mut out = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let (placeholder, rest) = part.split_once('}').expect("a closing brace");
-        let (name, _) = placeholder.split_once(':').unwrap_or((placeholder, ""));
-        let _ = write!(out, "{{{name}}}{rest}");
-    }
-    out
+    let (before, placeholders) = placeholders(text);
+    placeholders.fold(before.to_owned(), |out, (name, _, after)| {
+        format!("{out}{{{name}}}{after}")
+    })
 }
 
 /// Returns a text as code in a table of Markdown.

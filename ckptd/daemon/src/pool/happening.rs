@@ -1,11 +1,11 @@
-//! What happens to the pool of a job.
+//! Changes of the pool of a job.
 
 use understudy_numbers::{ProcessNumber, Worker};
 
-/// What has happened to a job's pool.
+/// Change of a job's pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Happening {
-    /// A spare has come.
+    /// A spare has registered.
     Registered { rank: ProcessNumber },
     /// A spare has gone by itself, alive: the job has ended, or the daemon's client was closed in
     /// order.
@@ -22,6 +22,6 @@ pub enum Happening {
     Returned { rank: ProcessNumber, worker: Worker },
     /// A spare plays the part of a worker.
     Playing { rank: ProcessNumber, worker: Worker },
-    /// There are fewer spares than the job wants.
+    /// Spares are missing.
     Wanted { count: u32 },
 }

@@ -129,9 +129,10 @@ impl Pools {
         self.known(key)?.give_back(token)
     }
 
-    /// How many spares a job may have started that has `spares` idle ones and wants `aim`: as many
-    /// as are missing, as far as all jobs together may have them. A job that is not known here yet
-    /// has the same right.
+    /// Returns the number of spares that a job may start.
+    ///
+    /// The job has `spares` idle ones and wants `aim`. The limit of all jobs together applies, to
+    /// jobs that have not registered, too.
     pub fn may_start(&self, key: &JobKey, spares: u32, aim: u32) -> u32 {
         let others = self.jobs.iter().filter(|(other, _)| *other != key);
         let idle: usize = others.map(|(_, job)| job.spares().count()).sum();
@@ -164,8 +165,9 @@ impl Pools {
         self.jobs.values().filter_map(Job::next_deadline).min()
     }
 
-    /// How busy each host is: workers that spares have told of, and parts that spares have been
-    /// given, of all jobs.
+    /// Returns the load of each host, over all jobs.
+    ///
+    /// Workers that spares have reported, and workers that spares have been leased for.
     fn load(&self) -> BTreeMap<String, u32> {
         let mut load = BTreeMap::new();
         for job in self.jobs.values() {

@@ -5,8 +5,9 @@ use std::time::Duration;
 /// A job, as the daemon tells jobs apart.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobKey {
-    /// Whose it is: jobs of different realms do not know of each other. 0 is the own user on this
-    /// node, others are the tokens.
+    /// Owner of the job: 0 for the user of the daemon on this node, else the number of a token.
+    ///
+    /// Jobs of different realms are invisible to each other.
     pub realm: u32,
     /// The launcher's name of it.
     pub name: String,

@@ -17,6 +17,7 @@ use super::ward::Ward;
 use crate::Error;
 use crate::output::{UNWRITTEN, is_lost};
 use crate::refused_start::REFUSED;
+use crate::say::say;
 use crate::spawn_thread::spawn_thread;
 use parking_lot::{Mutex, MutexGuard};
 use rustix::process::{Signal, set_parent_process_death_signal};
@@ -106,10 +107,7 @@ pub fn run(program: Program) -> Result<i32, Error> {
         return go_without(&program, &seat, 0, &Error::OnlySpares { size, spares });
     };
     if seat.rank.0 == 0 && std::env::var_os("UNDERSTUDY_SPARES").is_none() {
-        say!(
-            "understudy: {}",
-            message::default_spare(spares, seat.size, workers)
-        );
+        say(message::default_spare(spares, seat.size, workers));
     }
     let (line, manager) = match seat.call() {
         Err(error) if error.is_refusal() => return go_without(&program, &seat, spares, &error),
@@ -298,7 +296,7 @@ impl GuardianProcess {
         self.end_all();
         if self.seat.end()? {
             let error = Error::Managers(MANAGERS);
-            say!("understudy: {error}");
+            say(error);
         }
         Ok(Some(LOST))
     }
@@ -353,10 +351,10 @@ impl GuardianProcess {
     ///
     /// The end of such a process would not be noticed.
     fn refuse_orphan(&self, number: ProcessNumber) {
-        say!(
-            "understudy: {}",
-            message::program_in_background(number, self.program.file.display())
-        );
+        say(message::program_in_background(
+            number,
+            self.program.file.display(),
+        ));
         self.has_refused.set(true);
     }
 

@@ -10,6 +10,7 @@
 use super::input_spool::Spool;
 use crate::Error;
 use crate::output::UNWRITTEN;
+use crate::say::say;
 use crate::spawn_thread::spawn_thread;
 use rustix::fs::{FileType, MemfdFlags, SeekFrom, fstat, ftruncate, memfd_create, seek};
 use rustix::io::{Errno, ioctl_fionbio, read};
@@ -197,7 +198,7 @@ impl Relay {
             self.reply();
             self.spool.release(self.positions.released());
             if let Err(error) = self.fill() {
-                say!("understudy: {}", message::kept_input_not_read(error));
+                say(message::kept_input_not_read(error));
                 std::process::exit(UNWRITTEN.into());
             }
             self.feed();
@@ -337,7 +338,7 @@ impl Relay {
         };
         let begin = self.spool.end();
         if let Err(error) = self.spool.append(&bytes[..length]) {
-            say!("understudy: {}", message::input_not_kept(error));
+            say(message::input_not_kept(error));
         }
         // A job that is started again from disk has read what precedes the position already.
         let skipped = self.next().saturating_sub(begin).min(length as u64) as usize;

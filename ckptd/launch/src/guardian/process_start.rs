@@ -4,6 +4,7 @@ use super::guardian_process::GuardianProcess;
 use super::ward::{Passing, To, Ward};
 use crate::Error;
 use crate::output::pass_all_on;
+use crate::say::say;
 use crate::tied_child::{die_with_parent, or_end, pidfd_of};
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
@@ -38,7 +39,7 @@ impl GuardianProcess {
                 }
                 Err(error) => {
                     let error = Error::system(self.program.file.display().to_string())(error);
-                    say!("understudy: {}", message::process_not_started(error));
+                    say(message::process_not_started(error));
                     let (status, pid) = (NOT_STARTED, 0);
                     Ended::Exited {
                         number,

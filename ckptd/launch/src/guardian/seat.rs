@@ -10,6 +10,7 @@ use crate::Error;
 use crate::job_directory::{CKPTD_JOB, LOCK, directory_of, lock, locked, remove_left};
 use crate::manager_process::{port_of, start_manager, start_with_duty};
 use crate::messages::Duty;
+use crate::say::say;
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
@@ -189,7 +190,7 @@ impl Seat {
         if let Ok(line) = Line::call(&path, Socket::Manager) {
             return Ok(Some((Ok(line), None)));
         }
-        say!("understudy: {}", message::MANAGER_REPLACED);
+        say(message::MANAGER_REPLACED);
         let manager = start_manager(&directory, &path, None)?;
         Ok(Some((Line::call(&path, Socket::Manager), Some(manager))))
     }

@@ -4,6 +4,7 @@ use super::program::{Program, preloaded_besides};
 use super::seat::Seat;
 use crate::Error;
 use crate::refused_start::REFUSED;
+use crate::say::say;
 use rustix::process::set_parent_process_death_signal;
 use std::os::unix::process::CommandExt;
 use std::time::Duration;
@@ -23,7 +24,7 @@ pub fn go_without(program: &Program, seat: &Seat, spares: u32, why: &Error) -> R
             ),
             _ => String::new(),
         };
-        say!("understudy: {why}; {outcome}{ranks}");
+        say(format_args!("{why}; {outcome}{ranks}"));
     } else if stop.is_some() {
         // A rank that ends with an error ends the job: the one that speaks is given time.
         std::thread::sleep(LAST_WORD);

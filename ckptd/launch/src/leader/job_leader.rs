@@ -3,6 +3,7 @@
 
 use super::exchange::Exchange;
 use crate::messages::{Beginning, Joining, Order, Report, ServerOrder};
+use crate::say::say;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -127,10 +128,7 @@ impl JobLeader {
         self.guardians.retain(|_, of| *of != node);
         self.is_hopeless |= self.job.is_none();
         if had_guardians && !self.is_over() {
-            say!(
-                "understudy: {}",
-                message::host_lost(host.unwrap_or_default())
-            );
+            say(message::host_lost(host.unwrap_or_default()));
         }
         let (names, answers) = self.exchange.lose(node);
         self.send_to_servers(answers);
@@ -278,7 +276,7 @@ impl JobLeader {
 
     /// The job cannot go on.
     pub fn give_up(&mut self, why: &str) {
-        say!("understudy: {why}");
+        say(why);
         self.is_hopeless |= self.job.is_none();
         self.happen(Event::Abort(LOST));
     }
@@ -292,7 +290,7 @@ impl JobLeader {
     fn act(&mut self, action: Action) {
         match action {
             Action::Order(order) => self.send(order),
-            Action::Say(text) => say!("understudy: {text}"),
+            Action::Say(text) => say(text),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::node::Node;
 use super::process::Process;
+use crate::say::say;
 use std::time::{Duration, Instant};
 use understudy_catalogue::message;
 
@@ -41,10 +42,7 @@ impl Node {
         for process in self.late() {
             match process.is_inside() {
                 true if waited > DEAFNESS => {
-                    say!(
-                        "understudy: {}",
-                        message::process_stuck_in_mpi(process.pid())
-                    );
+                    say(message::process_stuck_in_mpi(process.pid()));
                     process.kill();
                 }
                 true => process.interrupt(),

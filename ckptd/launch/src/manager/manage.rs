@@ -5,6 +5,7 @@ use super::node::Node;
 use crate::Error;
 use crate::leader::{Hub, JobLeader, News, OWN};
 use crate::messages::{Duty, LeaderToStarter, Messages, Order, StarterToLeader, put};
+use crate::say::say;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs::File;
 use std::io;
@@ -187,7 +188,7 @@ fn follow(node: &mut Node, mut leader: Follower, starter: &Messages<File>) -> Re
                 .then(|| "what has started it is gone".to_owned())
         };
         if let (false, Some(why)) = (node.is_over(), leader.is_lost().or_else(starter_has_gone)) {
-            say!("understudy: {}", message::node_ends(node.host(), why));
+            say(message::node_ends(node.host(), why));
             let _ = leader.watch(false).and(watch(&mut starting, false));
             give_in(node);
             return Ok(LOST);

@@ -1,5 +1,6 @@
 //! A message about a process that was killed for want of memory.
 
+use crate::say::say;
 use std::sync::Once;
 use understudy_catalogue::message;
 use understudy_formats::cgroup::Groups;
@@ -18,9 +19,6 @@ pub fn report_memory_kill(number: ProcessNumber) {
         None => "this node has none left; start fewer ranks here".into(),
     };
     ONCE.call_once(|| {
-        say!(
-            "understudy: {}",
-            message::killed_for_memory(number, cause())
-        );
+        say(message::killed_for_memory(number, cause()));
     });
 }

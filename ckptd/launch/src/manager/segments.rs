@@ -3,6 +3,7 @@
 //! MPI libraries keep it in files. Open MPI takes any directory for them, and aborts where the
 //! file system has no room; MPICH takes `/dev/shm` only.
 
+use crate::say::say;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Once;
@@ -56,10 +57,11 @@ pub fn remove_disk_directory(in_memory: &Path) {
 fn report(free: u64, path: &Path) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        say!(
-            "understudy: {}",
-            message::shared_memory_elsewhere(MEMORY, free >> 20, path.display())
-        );
+        say(message::shared_memory_elsewhere(
+            MEMORY,
+            free >> 20,
+            path.display(),
+        ));
     });
 }
 

@@ -4,6 +4,7 @@ use super::node::Node;
 use super::process::Process;
 use super::spawned_groups::SpawnedGroup;
 use crate::messages::Report;
+use crate::say::say;
 use rustix::process::{Signal, pidfd_send_signal};
 use std::os::fd::OwnedFd;
 use std::time::Instant;
@@ -38,7 +39,7 @@ impl Node {
             }
             ChildNews::NotStarted { why } => {
                 if !group.is_killed {
-                    say!("understudy: {}", message::spawn_failed(why));
+                    say(message::spawn_failed(why));
                 }
                 group.children[at].has_ended = true;
                 group.kill();
@@ -95,7 +96,7 @@ impl Node {
 
     /// One has been killed.
     pub(super) fn fail_for_child(&mut self) {
-        say!("understudy: {}", message::SPAWNED_PROCESS_KILLED);
+        say(message::SPAWNED_PROCESS_KILLED);
         // Its worker is one of these, or has died, from which the same follows.
         let number = self.processes.keys().next().copied();
         let failed = number.zip(self.generation()).map(|(number, generation)| {
@@ -120,7 +121,7 @@ impl Node {
     /// Ends the job with the status of a child. When the workers have ended, nobody hears of an
     /// abort.
     pub(super) fn end_as(&mut self, status: i32) {
-        say!("understudy: {}", message::spawned_process_ended(status));
+        say(message::spawned_process_ended(status));
         if self.children.is_awaited {
             self.children.status = status;
             return self.end_those_who_wait();
@@ -201,7 +202,7 @@ impl Node {
     /// A process of the job has died at its end, for which its children wait.
     pub(super) fn end_connected_children(&mut self) {
         if self.children.is_awaited && self.children.is_any_connected() {
-            say!("understudy: {}", message::DEATH_IN_FINALIZE_WITH_SPAWNED);
+            say(message::DEATH_IN_FINALIZE_WITH_SPAWNED);
             self.end_those_who_wait();
         }
     }

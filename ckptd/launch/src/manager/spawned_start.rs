@@ -8,6 +8,7 @@ use super::process::{Process, processors};
 use super::spawned_groups::{SpawnedChild, SpawnedGroup, SpawnedGroups};
 use crate::Error;
 use crate::messages::Report;
+use crate::say::say;
 use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
 use understudy_catalogue::message;
@@ -162,7 +163,7 @@ impl Node {
             if let Err(error) = &sent {
                 // Without the answer that it waits for, the call fails.
                 group.kill();
-                say!("understudy: {}", message::spawn_arguments(error));
+                say(message::spawn_arguments(error));
             }
             group.children.push(SpawnedChild {
                 id: *last_id,
@@ -178,5 +179,5 @@ impl Node {
 }
 
 fn tell(error: &Error) {
-    say!("understudy: {}", message::spawn_impossible(error));
+    say(message::spawn_impossible(error));
 }

@@ -11,6 +11,7 @@ use crate::job_environment::Environment;
 use crate::manager_process::{port_of, start_with_duty};
 use crate::messages::{Duty, LeaderToStarter, Messages, StarterToLeader, put};
 use crate::output::UNWRITTEN;
+use crate::say::say;
 use crate::spawn_thread::spawn_thread;
 use crate::tied_child::die_with_parent;
 use parking_lot::Mutex;
@@ -125,10 +126,7 @@ pub fn run_on_several(plan: &Plan, share: &Share, own: &str) -> Result<i32, Erro
     }
     let outputs = [rustix::stdio::stdout(), rustix::stdio::stderr()];
     for host in end(&mut agents, FAREWELL, outputs) {
-        say!(
-            "understudy: {}",
-            message::host_not_ended(host, FAREWELL.as_secs())
-        );
+        say(message::host_not_ended(host, FAREWELL.as_secs()));
         codes.push(UNWRITTEN.into());
     }
     Ok(codes.into_iter().find(|&code| code != 0).unwrap_or(0))

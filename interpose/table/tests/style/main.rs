@@ -9,6 +9,7 @@ mod doc_comments;
 mod identifiers;
 mod layout;
 mod lexer;
+mod packages;
 mod texts;
 mod words;
 mod workspace;

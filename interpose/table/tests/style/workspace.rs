@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::lexer::{self, Parts};
+use crate::packages::packages;
 
 /// File names that may occur in several directories of a crate.
 const COMMON_NAMES: [&str; 4] = ["lib.rs", "main.rs", "mod.rs", "tests.rs"];
@@ -118,19 +119,6 @@ fn open(path: &Path, prepare: impl Fn(&str, String) -> Source) -> Source {
     prepare(&name, read(path))
 }
 
-/// Returns the directories that a manifest lists as members or excludes.
-fn packages(manifest: &str) -> Vec<String> {
-    let mut names = Vec::new();
-    for list in ["\nmembers = [", "\nexclude = ["] {
-        let (_, rest) = manifest
-            .split_once(list)
-            .expect("a manifest with both lists");
-        let (list, _) = rest.split_once(']').expect("a complete list");
-        names.extend(list.split('"').skip(1).step_by(2).map(str::to_owned));
-    }
-    names
-}
-
 /// Finds the handwritten Rust files of a package, without build outputs and packages inside.
 fn collect(directory: &Path, found: &mut Vec<PathBuf>) {
     let entries =
@@ -180,13 +168,7 @@ fn note_namesakes(sources: &mut [Source]) {
 mod tests {
     use std::path::Path;
 
-    use super::{Source, collect, note_namesakes, packages, root};
-
-    #[test]
-    fn members_and_excluded_packages_are_read() {
-        let manifest = "[workspace]\nmembers = [\n    \"a\",\n    \"a/b\",\n]\nexclude = [\"c\"]\n";
-        assert_eq!(packages(manifest), ["a", "a/b", "c"]);
-    }
+    use super::{Source, collect, note_namesakes, root};
 
     #[test]
     fn a_file_counts_for_the_innermost_package() {
