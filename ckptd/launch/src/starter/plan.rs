@@ -1,10 +1,11 @@
-//! What a job is made of, as its user has said.
+//! The plan of a job: its processes, program and hosts.
 
 use super::hosts::{By, Host};
+use crate::process_context::ProcessContext;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// What a job is made of.
+/// The processes, program and hosts of a job.
 pub struct Plan {
     pub workers: u32,
     pub spares: u32,
@@ -13,9 +14,10 @@ pub struct Plan {
     pub preload: OsString,
     /// The MPI library of a program that opens it late, by its name.
     pub mpi: Option<PathBuf>,
-    /// Where it runs; nowhere but here, if there are none.
+    /// Hosts of the processes; empty for this host alone.
     pub hosts: Vec<Host>,
     pub by: By,
-    /// What starts a command on another host: words, before that and the command.
+    /// Words of the command that starts another on a host; the host's name and that command follow.
     pub agent: Vec<String>,
+    pub context: ProcessContext,
 }

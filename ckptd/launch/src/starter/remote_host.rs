@@ -1,13 +1,15 @@
 //! `ckptd node`: the part of a job's starter on another host. What to do comes by standard input,
 //! from the starter, and the output goes to it.
 
-use super::forwarded_signals::{Started, pass_signals_on};
-use super::host_message::{Assignment, StarterToHost, build};
+use super::forwarded_signals::{CaughtSignals, Started};
+use super::host_message::{Assignment, StarterToHost, build_of};
 use crate::Error;
 use crate::job_directory::{directory_of, remove_left};
 use crate::manager_process::start_with_duty;
 use crate::messages::Messages;
+use crate::process_context::{ProcessContext, own_program};
 use crate::spawn_thread::spawn_thread;
+use crate::streams::Streams;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write};
@@ -30,7 +32,8 @@ pub fn run_on_host() -> Result<i32, Error> {
         io::ErrorKind::InvalidData => Error::Build,
         _ => what()(error),
     })?;
-    if assignment.build != build()? {
+    let ckptd = own_program()?;
+    if assignment.build != build_of(&ckptd)? {
         return Err(Error::Build);
     }
     let directory = OsStr::from_bytes(&assignment.directory);
@@ -40,12 +43,18 @@ pub fn run_on_host() -> Result<i32, Error> {
         name_runtime_directory(place);
     }
     share.check()?;
+    let context = ProcessContext {
+        ckptd,
+        environment,
+        streams: Streams::own()?,
+    };
+    let signals = CaughtSignals::catch()?;
     // As long as its standard input is open, it knows that this process lives.
-    let manager = start_with_duty(&share.job, &assignment.duty, Some(&environment))?;
-    let mut guardians = share.start(Some(&environment), Stdio::piped)?;
+    let manager = start_with_duty(&share.job, &assignment.duty, Some(&context))?;
+    let mut guardians = share.start(&context, Stdio::piped)?;
     let input = guardians.first_mut().and_then(|first| first.stdin.take());
     let started = Started::new(&guardians)?;
-    pass_signals_on(started.clone(), |_| {})?;
+    signals.pass_on_to(started.clone(), |_| {})?;
     spawn_thread(move || listen(messages, &started, input)).map_err(Error::system("a thread"))?;
     for child in &mut guardians {
         child.wait().map_err(Error::system("a guardian"))?;
