@@ -34,7 +34,7 @@ pub struct Layout {
     number: usize,
     /// Offset of the word that is zero when the thread has exited.
     exit_word: usize,
-    /// Addresses of the lists of stacks: those that libc has allocated, and those of callers.
+    /// Addresses of the lists of stacks: allocated by libc, and provided by callers.
     lists: [usize; 2],
     /// Address of the lock of these lists.
     lock: usize,

@@ -49,11 +49,11 @@ pub struct Comm {
     ///
     /// Zero if every worker is a member.
     pub collectives: u64,
-    /// Number of changes of control variables before its creation; see `tool::written`.
+    /// Number of changes of control variables before the creation; see `tool::written`.
     pub variable_changes: u64,
     /// First collectives, which MPICH counts on each communicator.
     pub firsts: Firsts,
-    /// Program's handle of the session that it comes from; zero for the World Model.
+    /// Program's handle of the communicator's session; zero for the World Model.
     pub session: u64,
     /// True if this process has freed the communicator: see [`freed`](super::freed).
     pub is_freed: bool,

@@ -12,7 +12,7 @@ pub enum Kind {
 /// Error handler of the program.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Errhandler {
-    /// Kind of objects that it may be set for.
+    /// Kind of objects for which the error handler may be set.
     pub kind: Kind,
     /// Address of the program's function.
     pub function: u64,

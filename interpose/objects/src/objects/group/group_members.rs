@@ -6,7 +6,7 @@ use std::ffi::c_int;
 use understudy_mpi::real_types::{PROC_NULL, UNDEFINED};
 use understudy_numbers::Worker;
 
-/// Members of a group, and the session that it comes from.
+/// Members of a group, and the session of the group.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Group {
     /// Members in the order of their ranks.
@@ -14,7 +14,7 @@ pub struct Group {
     /// They are ranks of `MPI_COMM_WORLD`, or numbers of [spawned](crate::objects::comm::spawned)
     /// processes.
     pub members: Vec<Worker>,
-    /// Program's handle of the session that it comes from; zero for the World Model.
+    /// Program's handle of the group's session; zero for the World Model.
     pub session: u64,
 }
 

@@ -14,7 +14,7 @@ pub struct Told {
 }
 
 impl Told {
-    /// Returns those of `epochs` that are also open in the library.
+    /// Returns the subset of `epochs` that is also open in the library.
     pub fn known(&self, mut epochs: Epochs) -> Epochs {
         epochs.all = epochs.all.filter(|_| self.all);
         epochs.locks.retain(|rank| self.ranks.contains(&rank));
