@@ -7,8 +7,9 @@ pub const QUESTIONS: usize = 6;
 
 /// Signals that a thread does not block while it has the MPI lock.
 ///
-/// These are SIGILL, SIGABRT, SIGBUS, SIGFPE and SIGSEGV; 32, which makes the thread leave the
-/// library; and 33, which ends threads of the library. Such threads inherit the mask.
+/// These are SIGILL, SIGABRT, SIGBUS, SIGFPE and SIGSEGV; signal 32, which makes the thread leave
+/// the library; and signal 33, which ends threads of the library. Threads that the library creates
+/// inherit the mask.
 pub const LET_THROUGH: u64 = 1 << 3 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 10 | 1 << 31 | 1 << 32;
 
 /// Value of [`Turn::mask`] if the mask is unchanged: no mask can block SIGKILL.

@@ -1,6 +1,6 @@
 //! Cached facts about the program's descriptors.
 //!
-//! They spare the report of most writes: those that overwrite nothing.
+//! With them, writes that overwrite nothing, which are most writes, need not be reported.
 
 use crate::address_map::RUNTIME_FD_BASE;
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};

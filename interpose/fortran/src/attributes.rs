@@ -88,7 +88,9 @@ type FortranCopy<T> =
     unsafe extern "C" fn(*mut c_int, *mut c_int, *mut T, *mut T, *mut T, *mut c_int, *mut c_int);
 type FortranDelete<T> = unsafe extern "C" fn(*mut c_int, *mut c_int, *mut T, *mut T, *mut c_int);
 
-/// Callbacks of a key with their extra state: the extra state of the C callbacks.
+/// Callbacks of a key with their extra state.
+///
+/// The C callbacks of the key receive its address as their extra state.
 struct Key<T> {
     copy: FortranCopy<T>,
     delete: FortranDelete<T>,
