@@ -1,10 +1,9 @@
 //! MPI lock: all threads of the program may call MPI, one at a time.
 //!
-//! A thread waits for the lock in this library, on its own stack, before its call begins. It can
-//! therefore be stopped and restored like any thread that computes. The thread that has the lock
-//! uses the main thread's thread-local data, because the runtime side's are next to the program's,
-//! in memory that is rolled back. The state of the lock is not rolled back, because this library is
-//! not.
+//! A thread waits here, on its own stack, before its call begins. It can thus be stopped and
+//! restored like any thread that computes. The thread that has the lock uses the main thread's
+//! thread-local data: the runtime side's are in memory that is rolled back. The state of the lock
+//! is not.
 #![allow(unsafe_code)]
 
 use crate::entry::{ENTRY, connect};
@@ -55,16 +54,14 @@ const QUESTION: u32 = 1;
 // The runtime's entry finds the registers and stack words of the program's call. It is called, not
 // jumped to, and returns to this code.
 core::arch::global_asm!(
-    ".hidden understudy_turn_enter_few",
-    ".globl understudy_turn_enter_few",
+    ".hidden understudy_turn_enter_few", ".globl understudy_turn_enter_few",
     "understudy_turn_enter_few:",
     ".cfi_startproc",
     "mov r10, 0x100000000",
     "or rax, r10",
     "jmp understudy_turn_enter",
     ".cfi_endproc",
-    ".hidden understudy_turn_enter",
-    ".globl understudy_turn_enter",
+    ".hidden understudy_turn_enter", ".globl understudy_turn_enter",
     "understudy_turn_enter:",
     ".cfi_startproc",
     "push rbp",
@@ -72,16 +69,9 @@ core::arch::global_asm!(
     ".cfi_offset rbp, -16",
     "mov rbp, rsp",
     ".cfi_def_cfa_register rbp",
-    "push rdi",
-    "push rsi",
-    "push rdx",
-    "push rcx",
-    "push r8",
-    "push r9",
-    "push rax",
-    "push 0",
-    ".hidden understudy_turn_again",
-    ".globl understudy_turn_again",
+    "push rdi", "push rsi", "push rdx", "push rcx",
+    "push r8", "push r9", "push rax", "push 0",
+    ".hidden understudy_turn_again", ".globl understudy_turn_again",
     "understudy_turn_again:",
     "lea rsp, [rbp - 64]",
     "mov rdi, rsp",
@@ -91,25 +81,17 @@ core::arch::global_asm!(
     "mov r11d, dword ptr [rbp - 52]",
     "test r11d, r11d",
     "jne 5f",
-    "push qword ptr [rbp + 72]",
-    "push qword ptr [rbp + 64]",
-    "push qword ptr [rbp + 56]",
-    "push qword ptr [rbp + 48]",
-    "push qword ptr [rbp + 40]",
-    "push qword ptr [rbp + 32]",
-    "push qword ptr [rbp + 24]",
-    "push qword ptr [rbp + 16]",
-    "5: mov rdi, qword ptr [rbp - 8]",
-    "mov rsi, qword ptr [rbp - 16]",
-    "mov rdx, qword ptr [rbp - 24]",
-    "mov rcx, qword ptr [rbp - 32]",
-    "mov r8, qword ptr [rbp - 40]",
-    "mov r9, qword ptr [rbp - 48]",
+    "push qword ptr [rbp + 72]", "push qword ptr [rbp + 64]",
+    "push qword ptr [rbp + 56]", "push qword ptr [rbp + 48]",
+    "push qword ptr [rbp + 40]", "push qword ptr [rbp + 32]",
+    "push qword ptr [rbp + 24]", "push qword ptr [rbp + 16]",
+    "5: mov rdi, qword ptr [rbp - 8]", "mov rsi, qword ptr [rbp - 16]",
+    "mov rdx, qword ptr [rbp - 24]", "mov rcx, qword ptr [rbp - 32]",
+    "mov r8, qword ptr [rbp - 40]", "mov r9, qword ptr [rbp - 48]",
     "mov eax, dword ptr [rbp - 56]",
     "lea r10, [rip + {enter}]",
     "call qword ptr [r10 + r11 * 8]",
-    ".hidden understudy_turn_returned",
-    ".globl understudy_turn_returned",
+    ".hidden understudy_turn_returned", ".globl understudy_turn_returned",
     "understudy_turn_returned:",
     "lea rsp, [rbp - 64]",
     "cmp dword ptr [rip + {turn} + {again}], 0",
@@ -135,13 +117,8 @@ core::arch::global_asm!(
     "call {stand_back}",
     "jmp understudy_turn_again",
     ".cfi_endproc",
-    take = sym take,
-    end = sym end,
-    question = sym question,
-    stand_back = sym stand_back,
-    turn = sym TURN,
-    again = const core::mem::offset_of!(Turn, again),
-    enter = sym ENTER,
+    take = sym take, end = sym end, question = sym question, stand_back = sym stand_back,
+    turn = sym TURN, again = const core::mem::offset_of!(Turn, again), enter = sym ENTER,
 );
 
 unsafe extern "C" {
@@ -163,9 +140,7 @@ pub fn code() -> TurnCode {
     }
 }
 
-/// Makes all calls take the lock from now on.
-///
-/// The main thread calls this function, in a call of MPI.
+/// Makes all calls take the lock; for the main thread, in a call.
 unsafe extern "C" fn share() {
     if !is_shared() {
         take_turns();
@@ -240,9 +215,7 @@ fn number(own: usize) -> i32 {
     }
 }
 
-/// Blocks signals in a thread, other than the main thread, that has the lock.
-///
-/// The program's handlers must not run in such a thread.
+/// Blocks handled signals in a thread with the lock that is not the main one.
 fn block_signals() {
     TURN.mask.store(set_mask(!LET_THROUGH), Ordering::Relaxed);
 }
@@ -258,9 +231,8 @@ fn unblock_signals() {
 
 /// Prepares for a signal handler that the program is about to install.
 ///
-/// The handler needs the thread-local data of its own thread. This function therefore waits until
-/// the current call releases the lock. The wait is limited, because the call may wait for another
-/// rank.
+/// The handler needs the thread-local data of its own thread, so this function waits until the
+/// current call releases the lock. The wait is limited: the call may wait for another rank.
 pub fn expect_handler(signal: c_int) {
     let is_let_through = LET_THROUGH >> (signal - 1) & 1 != 0;
     if is_let_through || TURN.has_handlers.swap(1, Ordering::SeqCst) != 0 || !is_shared() {
@@ -298,9 +270,7 @@ fn begin(own: usize) {
     }
 }
 
-/// Returns true if the calling thread has the lock already.
-///
-/// A callback of the program then makes a call.
+/// Returns true if the calling thread, in a callback of the program, has the lock.
 fn is_nested(kept: &mut Kept, own: usize) -> bool {
     let is_nested = TURN.holder.load(Ordering::Relaxed) == own;
     kept.is_nested = is_nested.into();
@@ -420,13 +390,9 @@ extern "C" fn end(kept: &mut Kept) {
     release(&TURN);
 }
 
-/// Releases the lock in a call that waits for other processes.
-///
-/// Waiting threads can take the lock; then the call is repeated from its entry.
+/// Releases the lock; the call, which waits for other processes, is then repeated.
 extern "C" fn stand_back(kept: &mut Kept) {
-    /// Number of repetitions of which the last one sleeps.
-    ///
-    /// The others only yield the processor.
+    /// Interval of repetitions that sleep; the others only yield the processor.
     const AT_ONCE: u32 = 8;
     const LAST: u32 = AT_ONCE - 1;
     static TIMES: AtomicU32 = AtomicU32::new(0);
@@ -450,10 +416,9 @@ fn rest() {
 
 /// Runs a callback of the program and yields the lock meanwhile.
 ///
-/// A callback may wait for a resource of another thread, such as an interpreter's lock, while that
-/// thread waits for the MPI lock. Other threads can therefore take the lock for calls that wait for
-/// no other process. If one of them is in a callback when this callback returns, this function
-/// waits for it.
+/// A callback may wait for a resource, such as an interpreter's lock, of a thread that waits for
+/// the MPI lock. Other threads may therefore make calls that wait for no other process. Their
+/// callbacks must return before this function does.
 ///
 /// # Safety
 /// The runtime must call this function in a call that has the lock. `callback.function` must accept
@@ -520,8 +485,7 @@ pub unsafe fn tell(hook: Hook, (kind, directory, path, other_directory, other, v
 
 /// Answers a query that is permitted while another thread has the lock.
 ///
-/// The thread cannot be stopped meanwhile, because the runtime's code that answers must not be part
-/// of an image.
+/// The thread cannot be stopped in the runtime's code, which must not be part of an image.
 extern "C" fn question(first: *mut c_int, second: *mut c_int, slot: u64) -> c_int {
     type Answer = unsafe extern "C" fn(*mut c_int, *mut c_int, u32) -> c_int;
     stop::block();
