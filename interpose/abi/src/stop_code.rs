@@ -26,10 +26,10 @@ pub const OWN_SIGNALS: u64 = {
 /// Addresses in the code that stops threads.
 ///
 /// The code is a handler of [`STOP_SIGNAL`]. The value of the signal is the address of a word that
-/// contains the address of a stack. The handler switches to that stack and calls `park(value,
-/// frame)`. `park` returns the frame from which the thread resumes, and a flag that requests the
-/// continuation of the interrupted system call. A frame begins with a return address, and
-/// `ucontext_t` follows.
+/// contains the address of a stack. The handler switches to that stack and calls
+/// `park(value, frame)`. `park` returns the frame from which the thread resumes, and a flag that
+/// requests the continuation of the interrupted system call. A frame begins with a return address,
+/// and `ucontext_t` follows.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct StopCode {
