@@ -4,7 +4,7 @@
 //! set-up phase (Cantwell and Nielsen 2018, sections 2.2 to 2.4).
 //!
 //! The outcome of a call is its return value and the bytes that it wrote on the program side, by
-//! address. The program side has the same layout in every process that replays, so a replay needs
+//! address. The layout of the program side is equal in all processes that replay, so a replay needs
 //! no information about the arguments. The written bytes follow from the call table ([`outputs`]);
 //! those of a request are recorded when the request completes. A replay runs the program from
 //! `MPI_Init` in a child process (`rehearsal`). Every call is answered from the journal

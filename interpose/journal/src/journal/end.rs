@@ -20,7 +20,7 @@ const FEW_CALLS_OF_LONG: u64 = 32;
 
 /// Reports that a function is not watched.
 ///
-/// One worker reports: all workers have the same error.
+/// One worker reports: the error is equal in all workers.
 fn tell_all_once(rt: &Runtime, name: &str, why: &VisitError) {
     if crate::world::is_initialised() && crate::world::is_first_worker(rt) {
         crate::sys::say(message::init_end_not_watched(name, why));

@@ -37,7 +37,8 @@ pub(super) fn leave(kind: u64, number: u64) -> ! {
 
 pub(super) fn write(written: &[Written]) {
     for piece in written {
-        // SAFETY: the recorded call wrote there, and the program side has the same layout as then.
+        // SAFETY: the recorded call wrote there, and the layout of the program side is that of the
+        // recorded run.
         unsafe {
             std::ptr::copy_nonoverlapping(
                 piece.bytes.as_ptr(),
