@@ -81,7 +81,7 @@ pub fn take(rt: &Runtime) -> Result<(), Rewound> {
     };
     recompute::check(rt, &state.layout);
     step_back::check(rt);
-    // SAFETY: the frame lies at the top of the runtime's stack as long as a handler runs.
+    // SAFETY: the frame lies at the top of the runtime's stack while a handler runs.
     let frame: Frame = unsafe { *frame };
     user::begin_section(rt, epoch);
     let live = user::live_stack(state.main_stack(&frame), &state.layout);

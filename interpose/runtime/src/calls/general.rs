@@ -38,7 +38,7 @@ pub unsafe extern "C" fn MPI_Grequest_start(
         State::Open,
         none,
     );
-    // SAFETY: the program's place for the handle.
+    // SAFETY: the program's address for the handle.
     unsafe { request.write(handle) };
     SUCCESS
 }

@@ -23,7 +23,7 @@ use understudy_mpi::real_types::{RealRequest, RealWin};
 /// it need not be made again.
 ///
 /// # Safety
-/// The program's place for the request, or null.
+/// The program's address for the request, or null.
 pub(super) unsafe fn start(
     rt: &Runtime,
     procedure: Proc,
@@ -43,7 +43,7 @@ pub(super) unsafe fn start(
         window::passive::begun(rt, win, |real| operation(real, &mut new))
     );
     if rc == SUCCESS {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { request.write(requests::add(rt, comm, Kind::OneSided, State::Active, new)) };
     }
     finish_win(rt, procedure, rc, win)
@@ -119,7 +119,7 @@ fn mapped(
 /// # Safety
 /// The program's buffer; memory of the window, inside of it.
 unsafe fn store(origin: *const c_void, target: *mut u8, bytes: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     unsafe { target.copy_from(origin.cast(), bytes) };
     fence(Ordering::Release);
 }
@@ -128,7 +128,7 @@ unsafe fn store(origin: *const c_void, target: *mut u8, bytes: usize) {
 /// As of [`store`].
 unsafe fn load(origin: *mut c_void, target: *mut u8, bytes: usize) {
     fence(Ordering::Acquire);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     unsafe { origin.cast::<u8>().copy_from(target, bytes) };
 }
 
@@ -147,7 +147,7 @@ macro_rules! transfers {
                 return SUCCESS;
             }
             let [here, there] = [origin_datatype, target_datatype].map(|it| real_datatype(rt, it));
-            // SAFETY: the program's arguments are handed on.
+            // SAFETY: the program's arguments are passed on.
             finish(rt, Proc::$name, win, None, |win| unsafe {
                 real::$real(origin_addr, origin_count, here, target_rank, target_disp, target_count, there, win)
             })
@@ -159,7 +159,7 @@ macro_rules! transfers {
         ) -> c_int {
             let rt = $crate::calls::runtime();
             let [here, there] = [origin_datatype, target_datatype].map(|it| real_datatype(rt, it));
-            // SAFETY: the program's arguments are handed on.
+            // SAFETY: the program's arguments are passed on.
             unsafe {
                 start(rt, Proc::$rname, win, request, |win, new| {
                     real::$rreal(origin_addr, origin_count, here, target_rank, target_disp, target_count, there, win, new)

@@ -12,10 +12,10 @@ use crate::objects::op;
 use crate::raise::{finish, raise};
 use std::ffi::{c_int, c_void};
 
-/// Serves `MPI_Op_create`, also for functions that get a pointer to an `MPI_Count`.
+/// Implements `MPI_Op_create`, also for functions that get a pointer to an `MPI_Count`.
 ///
 /// # Safety
-/// `op` is the program's place for the handle, or null.
+/// `op` is the program's address for the handle, or null.
 pub(super) unsafe fn create(
     rt: &Runtime,
     procedure: Proc,
@@ -32,7 +32,7 @@ pub(super) unsafe fn create(
     let is_large = procedure == Proc::MPI_Op_create_c;
     match op::create(rt, function as usize as u64, commute != 0, is_large) {
         Ok(handle) => {
-            // SAFETY: the program's place for the handle.
+            // SAFETY: the program's address for the handle.
             unsafe { *op = handle };
             SUCCESS
         }
@@ -61,10 +61,10 @@ pub unsafe extern "C" fn MPI_Op_free(op: *mut VirtOp) -> c_int {
     if op.is_null() {
         return raise(rt, procedure, ERR_OP, None);
     }
-    // SAFETY: the program's handle.
+    // SAFETY: the program's address of a handle.
     let rc = op::free(rt, unsafe { *op });
     if rc == SUCCESS {
-        // SAFETY: the program's handle.
+        // SAFETY: the program's address of a handle.
         unsafe { *op = op::null_handle(rt) };
     }
     finish(rt, procedure, rc, None)
@@ -86,7 +86,7 @@ macro_rules! reduce_local {
             if real_datatype.0.is_null() {
                 return raise(rt, Proc::$name, crate::errors::ERR_TYPE, None);
             }
-            // SAFETY: the program's arguments are handed on.
+            // SAFETY: the program's arguments are passed on.
             let rc = unsafe { real::$real(inbuf, inoutbuf, count, real_datatype, real_op) };
             finish(rt, Proc::$name, rc, None)
         }

@@ -24,7 +24,7 @@ use understudy_mpi::real_types::RealRequest;
 /// Makes a request that is not started, and puts on record how.
 ///
 /// # Safety
-/// The program's place for the handle.
+/// The program's address for the handle.
 unsafe fn init(
     rt: &Runtime,
     procedure: Proc,
@@ -71,7 +71,7 @@ unsafe fn init(
         // receive there.
         requests::count_started(rt, recipe.share);
         let handle = requests::add_recorded(rt, recipe, real, kept);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { request.write(handle) };
     }
     finish(rt, procedure, rc, Some(comm))
@@ -95,7 +95,7 @@ macro_rules! inits {
                 Argument::Comm(comm.0 as u64),
                 Argument::Info(info.0 as u64),
             ];
-            // SAFETY: the program's argument.
+            // SAFETY: MPI requires the program's argument to be valid.
             unsafe { init(rt, Proc::$name, comm, (peer, tag), arguments, request) }
         }
     )*};
@@ -189,7 +189,7 @@ pub unsafe extern "C" fn MPI_Parrived(
         });
     }
     if rc == SUCCESS {
-        // SAFETY: the program's argument.
+        // SAFETY: MPI requires the program's argument to be valid.
         unsafe { flag.write(arrived) };
     }
     finish(rt, procedure, rc, None)

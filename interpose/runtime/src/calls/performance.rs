@@ -21,7 +21,7 @@ pub unsafe extern "C" fn MPI_T_pvar_session_create(session: *mut *mut c_void) ->
         let real = tool::make_session()?;
         let index = objects_mut(rt).tool.sessions.insert(());
         tool::set_real(rt, Of::Session, index, real);
-        // SAFETY: the program's argument.
+        // SAFETY: MPI requires the program's argument to be valid.
         unsafe { session.write(tool::handle(Of::Session, index)) };
         Ok(())
     };
@@ -31,7 +31,7 @@ pub unsafe extern "C" fn MPI_T_pvar_session_create(session: *mut *mut c_void) ->
 /// `MPI_T_pvar_session_free`: handles of the session go with it.
 pub unsafe extern "C" fn MPI_T_pvar_session_free(session: *mut *mut c_void) -> c_int {
     let rt = runtime();
-    // SAFETY: the program's argument.
+    // SAFETY: MPI requires the program's argument to be valid.
     let given = unsafe { &mut *session };
     let mut free = || {
         must_be_open(rt)?;
@@ -78,14 +78,14 @@ pub unsafe extern "C" fn MPI_T_pvar_handle_alloc(
             session: tool::index(Of::Session, session).ok_or(INVALID_SESSION)?,
             name: variable.name,
             class: variable.class,
-            // SAFETY: the program's argument.
+            // SAFETY: MPI requires the program's argument to be valid.
             object: unsafe { object_at(variable.bind, obj_handle) },
             started: false,
         };
         let (real, elements) = tool::make_pvar(rt, &pvar)?;
         let index = objects_mut(rt).tool.pvars.insert(pvar);
         tool::set_real(rt, Of::Pvar, index, real);
-        // SAFETY: the program's arguments.
+        // SAFETY: MPI requires the program's arguments to be valid.
         unsafe {
             handle.write(tool::handle(Of::Pvar, index));
             count.write(elements);
@@ -100,7 +100,7 @@ pub unsafe extern "C" fn MPI_T_pvar_handle_free(
     handle: *mut *mut c_void,
 ) -> c_int {
     let rt = runtime();
-    // SAFETY: the program's argument.
+    // SAFETY: MPI requires the program's argument to be valid.
     let given = unsafe { &mut *handle };
     let mut free = || {
         let session = real_of(rt, Of::Session, session)?;

@@ -84,7 +84,7 @@ fn start_on_record(rt: &Runtime, handle: VirtRequest) -> Result<c_int, Rewound> 
 
 pub unsafe extern "C" fn MPI_Start(request: *mut VirtRequest) -> c_int {
     let rt = runtime();
-    // SAFETY: the program's argument.
+    // SAFETY: MPI requires the program's argument to be valid.
     finish(
         rt,
         Proc::MPI_Start,
@@ -107,7 +107,7 @@ pub unsafe extern "C" fn MPI_Startall(count: c_int, array_of_requests: *mut Virt
 
 pub unsafe extern "C" fn MPI_Request_free(request: *mut VirtRequest) -> c_int {
     let rt = runtime();
-    // SAFETY: the program's argument.
+    // SAFETY: MPI requires the program's argument to be valid.
     let handle = unsafe { &mut *request };
     let Some(index) = requests::index(rt, *handle) else {
         return finish(rt, Proc::MPI_Request_free, ERR_REQUEST, None);

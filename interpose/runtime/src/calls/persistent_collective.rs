@@ -38,7 +38,7 @@ pub fn is_root(rt: &Runtime, comm: VirtComm, root: c_int) -> bool {
 /// Makes a request that is not started, and puts on record how.
 ///
 /// # Safety
-/// The arguments must be those of the procedure, and the program's place for the handle.
+/// The arguments must be those of the procedure, and the program's address for the handle.
 pub unsafe fn init_collective(
     rt: &Runtime,
     procedure: Proc,
@@ -68,7 +68,7 @@ pub unsafe fn init_collective(
         // No cut before all members have made theirs.
         requests::count_started(rt, recipe.share);
         let handle = requests::add_recorded(rt, recipe, real, kept);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { request.write(handle) };
     }
     finish(rt, procedure, rc, Some(comm))

@@ -61,7 +61,7 @@ unsafe fn send(
     if !attention::is_on() {
         let real_type = real_datatype(rt, datatype);
         arch::will_block();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe { blocking(buf, count, real_type, dest, tag, real_comm(rt, comm)) };
         if rc == SUCCESS {
             requests::count_sent(rt, comm, (dest, tag));
@@ -90,13 +90,13 @@ unsafe fn send_on_record(
 ) -> c_int {
     let (buf, count, datatype, dest, tag, comm) = message;
     let (real_type, real_comm) = (real_datatype(rt, datatype), real_comm(rt, comm));
-    // SAFETY: the program's arguments are handed on.
+    // SAFETY: the program's arguments are passed on.
     let mut handle = match requests::resume(rt) {
         Some([Some(send), _]) => send,
         _ => {
             outcome!(cut::here(rt));
             let mut request = RealRequest(std::ptr::null_mut());
-            // SAFETY: the program's arguments are handed on.
+            // SAFETY: the program's arguments are passed on.
             let rc = attempt!(rt, unsafe {
                 nonblocking(buf, count, real_type, dest, tag, real_comm, &mut request)
             });
@@ -123,7 +123,7 @@ unsafe fn isend(
     handle: *mut VirtRequest,
 ) -> c_int {
     let mut request = RealRequest(std::ptr::null_mut());
-    // SAFETY: the program's arguments are handed on.
+    // SAFETY: the program's arguments are passed on.
     unsafe {
         let real_type = real_datatype(rt, datatype);
         let rc = nonblocking(
@@ -151,7 +151,7 @@ macro_rules! sends {
             buf: *const c_void, count: c_int, datatype: VirtDatatype, dest: c_int, tag: c_int, comm: VirtComm,
         ) -> c_int {
             let rt = $crate::calls::runtime();
-            // SAFETY: the program's arguments are handed on.
+            // SAFETY: the program's arguments are passed on.
             unsafe { send(rt, Proc::$name, real::$real, real::$ireal, (buf, count, datatype, dest, tag, comm)) }
         }
         #[doc = concat!("`", stringify!($iname), "`")]
@@ -160,7 +160,7 @@ macro_rules! sends {
             request: *mut VirtRequest,
         ) -> c_int {
             let rt = $crate::calls::runtime();
-            // SAFETY: the program's arguments are handed on.
+            // SAFETY: the program's arguments are passed on.
             unsafe { isend(rt, Proc::$iname, real::$ireal, (buf, count, datatype, dest, tag, comm), request) }
         }
     )*};
@@ -204,7 +204,7 @@ pub unsafe extern "C" fn MPI_Ibsend(
     let message = envelope(buf.cast_mut(), count, datatype, dest, tag, comm);
     let rc = outcome!(buffered_send(rt, &message));
     if rc == SUCCESS {
-        // SAFETY: the program's argument.
+        // SAFETY: MPI requires the program's argument to be valid.
         unsafe {
             request.write(requests::add_done(
                 rt,
@@ -231,7 +231,7 @@ pub(super) fn init_persistent(
     if rc != SUCCESS {
         return finish(rt, procedure, rc, Some(comm));
     }
-    // SAFETY: the program's argument.
+    // SAFETY: MPI requires the program's argument to be valid.
     unsafe { handle.write(requests::add(rt, comm, kind, State::Inactive, request)) };
     SUCCESS
 }

@@ -45,7 +45,7 @@ pub unsafe extern "C" fn MPI_Iprobe(
     let rt = runtime();
     outcome!(cut::here(rt));
     let (found, rc) = outcome!(iprobe(rt, source, tag, comm));
-    // SAFETY: the program's arguments.
+    // SAFETY: MPI requires the program's arguments to be valid.
     unsafe {
         flag.write(c_int::from(found.is_some()));
         if let Some(found) = found {
@@ -66,7 +66,7 @@ pub unsafe extern "C" fn MPI_Probe(
     loop {
         let (found, rc) = outcome!(iprobe(rt, source, tag, comm));
         if let Some(found) = found {
-            // SAFETY: the program's argument.
+            // SAFETY: MPI requires the program's argument to be valid.
             unsafe { put_status(status, found) };
             return SUCCESS;
         }
@@ -127,7 +127,7 @@ pub unsafe extern "C" fn MPI_Improbe(
     let rt = runtime();
     outcome!(cut::here(rt));
     let (found, rc) = outcome!(improbe(rt, source, tag, comm));
-    // SAFETY: the program's arguments.
+    // SAFETY: MPI requires the program's arguments to be valid.
     unsafe {
         flag.write(c_int::from(found.is_some()));
         if let Some((handle, found)) = found {
@@ -150,7 +150,7 @@ pub unsafe extern "C" fn MPI_Mprobe(
     loop {
         let (found, rc) = outcome!(improbe(rt, source, tag, comm));
         if let Some((handle, found)) = found {
-            // SAFETY: the program's arguments.
+            // SAFETY: MPI requires the program's arguments to be valid.
             unsafe {
                 message.write(handle);
                 put_status(status, found);
@@ -247,7 +247,7 @@ pub unsafe extern "C" fn MPI_Imrecv(
     request: *mut VirtRequest,
 ) -> c_int {
     let rt = runtime();
-    // SAFETY: the program's arguments.
+    // SAFETY: MPI requires the program's arguments to be valid.
     unsafe {
         match outcome!(imrecv(rt, (buf, count, datatype), *message)) {
             Ok(handle) => request.write(handle),
@@ -266,7 +266,7 @@ pub unsafe extern "C" fn MPI_Mrecv(
     status: *mut Status,
 ) -> c_int {
     let rt = runtime();
-    // SAFETY: the program's arguments.
+    // SAFETY: MPI requires the program's arguments to be valid.
     unsafe {
         let mut handle = match outcome!(imrecv(rt, (buf, count, datatype), *message)) {
             Ok(handle) => handle,

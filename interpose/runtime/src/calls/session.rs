@@ -52,7 +52,7 @@ unsafe fn text<'a>(string: *const c_char) -> Result<&'a CStr, c_int> {
     if string.is_null() {
         return Err(ERR_ARG);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     Ok(unsafe { CStr::from_ptr(string) })
 }
 
@@ -81,7 +81,7 @@ pub unsafe extern "C" fn MPI_Session_init(
     let level = level
         .and_then(|(_, name)| environment::level_of(name))
         .unwrap_or(0);
-    // SAFETY: the program's place for the handle.
+    // SAFETY: the program's address for the handle.
     let put = |handle| unsafe { session.write(handle) };
     let make = || session::create(rt, errhandler);
     // Set back to the first checkpoint, the program has one.
@@ -97,14 +97,14 @@ pub unsafe extern "C" fn MPI_Session_init(
 pub unsafe extern "C" fn MPI_Session_finalize(session: *mut VirtSession) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Session_finalize;
-    // SAFETY: the program's handle.
+    // SAFETY: the program's address of a handle.
     let Some(handle) = (!session.is_null()).then(|| unsafe { *session }) else {
         return raise(rt, procedure, ERR_ARG, None);
     };
     let outcome = known(rt, handle).map(|it| session::remove(rt, it));
     requests::detach(rt, handle.into());
     if outcome.is_ok() {
-        // SAFETY: the program's handle.
+        // SAFETY: the program's address of a handle.
         unsafe { session.write(session::null_handle(rt)) };
     }
     finish(rt, procedure, handle, outcome)
@@ -117,13 +117,13 @@ pub unsafe extern "C" fn MPI_Session_get_info(
 ) -> c_int {
     let rt = runtime();
     let level = (b"thread_level".to_vec(), environment::level_name().to_vec());
-    // SAFETY: the program's argument is handed on.
+    // SAFETY: the program's argument is passed on.
     let outcome = known(rt, session).and_then(|_| unsafe { put_info(rt, info_used, level) });
     finish(rt, Proc::MPI_Session_get_info, session, outcome)
 }
 
 /// # Safety
-/// The program's place for the handle, or null.
+/// The program's address for the handle, or null.
 unsafe fn put_info(
     rt: &Runtime,
     place: *mut VirtInfo,
@@ -132,7 +132,7 @@ unsafe fn put_info(
     if place.is_null() {
         return Err(ERR_ARG);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     unsafe { put(place, info::create(rt, &[pair])?) }
 }
 
@@ -150,7 +150,7 @@ pub unsafe extern "C" fn MPI_Session_get_num_psets(
     npset_names: *mut c_int,
 ) -> c_int {
     let rt = runtime();
-    // SAFETY: the program's argument is handed on.
+    // SAFETY: the program's argument is passed on.
     let outcome = known(rt, session).and_then(|_| unsafe { put(npset_names, SETS.len() as c_int) });
     finish(rt, Proc::MPI_Session_get_num_psets, session, outcome)
 }
@@ -170,7 +170,7 @@ pub unsafe extern "C" fn MPI_Session_get_nth_pset(
         .ok_or(ERR_ARG);
     let outcome = known(rt, session).and(name).and_then(|name| {
         let bytes = name.to_bytes();
-        // SAFETY: the program's place for the length, and so much room.
+        // SAFETY: the program's address for the length, and so much room.
         unsafe {
             let room = usize::try_from(*len.as_ref().ok_or(ERR_ARG)?).unwrap_or(0);
             if room > 0 && pset_name.is_null() {
@@ -191,7 +191,7 @@ pub unsafe extern "C" fn MPI_Session_get_pset_info(
     info_used: *mut VirtInfo,
 ) -> c_int {
     let rt = runtime();
-    // SAFETY: the program's arguments are handed on.
+    // SAFETY: the program's arguments are passed on.
     let outcome = known(rt, session).and_then(|_| unsafe {
         let members = session::members(rt, text(pset_name)?).ok_or(ERR_ARG)?;
         put_info(
@@ -209,7 +209,7 @@ pub unsafe extern "C" fn MPI_Group_from_session_pset(
     newgroup: *mut VirtGroup,
 ) -> c_int {
     let rt = runtime();
-    // SAFETY: the program's arguments are handed on.
+    // SAFETY: the program's arguments are passed on.
     let outcome = known(rt, session).and_then(|_| unsafe {
         put(newgroup, group::null_handle(rt))?;
         let members = session::members(rt, text(pset_name)?).ok_or(ERR_ARG)?;
@@ -265,7 +265,7 @@ unsafe fn checked(
     errhandler: VirtErrhandler,
     new: *mut VirtComm,
 ) -> Result<Tag, c_int> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     let tag = unsafe { text(tag) }?;
     if new.is_null() || !errhandler::is_of(rt, errhandler, Kind::Comm) {
         return Err(ERR_ARG);
@@ -305,7 +305,7 @@ macro_rules! construct {
         if let Some(mut comm) = comm::get_mut($rt, new) {
             comm.session = session;
         }
-        // SAFETY: the program's place for the handle, which was checked.
+        // SAFETY: the program's address for the handle, which was checked.
         unsafe { $newcomm.write(new) };
         SUCCESS
     }};
@@ -320,10 +320,10 @@ pub unsafe extern "C" fn MPI_Comm_create_from_group(
 ) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Comm_create_from_group;
-    // SAFETY: the program's arguments are handed on.
+    // SAFETY: the program's arguments are passed on.
     let tag = match unsafe { checked(rt, tag, errhandler, newcomm) } {
         Ok(_) if group == group::empty_handle(rt) => {
-            // SAFETY: the program's place for the handle, which was checked.
+            // SAFETY: the program's address for the handle, which was checked.
             unsafe { newcomm.write(comm::null_handle(rt)) };
             return SUCCESS;
         }
@@ -384,7 +384,7 @@ pub unsafe extern "C" fn MPI_Intercomm_create_from_groups(
     let procedure = Proc::MPI_Intercomm_create_from_groups;
     let local = members_with_me(rt, local_group)
         .and_then(|members| member_at(&members, local_leader).map(|leader| (members, leader)));
-    // SAFETY: the program's arguments are handed on.
+    // SAFETY: the program's arguments are passed on.
     let tag = unsafe { checked(rt, tag, errhandler, newintercomm) };
     match local.and_then(|local| Ok((local, tag?))) {
         Ok(((members, leader), tag)) => {

@@ -33,7 +33,7 @@ pub(super) fn must_be_open(rt: &Runtime) -> Result<(), c_int> {
     }
 }
 
-/// Serves `MPI_T_cvar_get_num` and its kind, which report what the library has registered.
+/// Implements `MPI_T_cvar_get_num` and its variants, which report what the library has registered.
 pub(super) fn query(rt: &Runtime, call: impl FnOnce() -> c_int) -> c_int {
     if !tool::is_open(rt) {
         return NOT_INITIALIZED;
@@ -48,7 +48,7 @@ pub unsafe extern "C" fn MPI_T_init_thread(required: c_int, provided: *mut c_int
     let rc = tool::open(rt, required, &mut level, !world::is_initialised());
     if rc == SUCCESS {
         objects_mut(rt).tool.users += 1;
-        // SAFETY: the program's argument.
+        // SAFETY: MPI requires the program's argument to be valid.
         unsafe { provided.write(level) };
     }
     rc
@@ -99,7 +99,7 @@ impl Types {
         if rc != SUCCESS {
             return rc;
         }
-        // SAFETY: handed on to the caller.
+        // SAFETY: the caller guarantees it.
         unsafe {
             if !datatype.is_null() {
                 datatype.write(VirtDatatype(
@@ -132,7 +132,7 @@ pub unsafe extern "C" fn MPI_T_cvar_get_info(
     scope: *mut c_int,
 ) -> c_int {
     let rt = runtime();
-    // SAFETY: the program's arguments are handed on.
+    // SAFETY: the program's arguments are passed on.
     unsafe {
         Types::ask(
             rt,
@@ -164,7 +164,7 @@ pub unsafe extern "C" fn MPI_T_pvar_get_info(
     atomic: *mut c_int,
 ) -> c_int {
     let rt = runtime();
-    // SAFETY: the program's arguments are handed on.
+    // SAFETY: the program's arguments are passed on.
     unsafe {
         Types::ask(
             rt,
@@ -206,7 +206,7 @@ pub unsafe extern "C" fn MPI_T_enum_get_info(
     let rt = runtime();
     returned(real_enum(rt, enumtype).and_then(|real| {
         let _apart = Apart::new();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         succeeded(unsafe { real::PMPI_T_enum_get_info(real, num, name, name_len) })
     }))
 }
@@ -221,7 +221,7 @@ pub unsafe extern "C" fn MPI_T_enum_get_item(
     let rt = runtime();
     returned(real_enum(rt, enumtype).and_then(|real| {
         let _apart = Apart::new();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         succeeded(unsafe { real::PMPI_T_enum_get_item(real, index, value, name, name_len) })
     }))
 }
@@ -234,7 +234,7 @@ pub(super) unsafe fn object_at(bind: c_int, object: *const c_void) -> u64 {
     if bind == 0 || object.is_null() || crate::abi::is_foreign() {
         return 0;
     }
-    // SAFETY: handed on to the caller.
+    // SAFETY: the caller guarantees it.
     unsafe { object.cast::<u64>().read_unaligned() }
 }
 
@@ -250,7 +250,7 @@ pub unsafe extern "C" fn MPI_T_cvar_handle_alloc(
         let variable = tool::describe_cvar(rt, cvar_index)?;
         let mut cvar = Cvar {
             name: variable.name,
-            // SAFETY: the program's argument.
+            // SAFETY: MPI requires the program's argument to be valid.
             object: unsafe { object_at(variable.bind, obj_handle) },
             count: 0,
         };
@@ -258,7 +258,7 @@ pub unsafe extern "C" fn MPI_T_cvar_handle_alloc(
         cvar.count = elements;
         let index = objects_mut(rt).tool.cvars.insert(cvar);
         tool::set_real(rt, Of::Cvar, index, real);
-        // SAFETY: the program's arguments.
+        // SAFETY: MPI requires the program's arguments to be valid.
         unsafe {
             handle.write(tool::handle(Of::Cvar, index));
             count.write(elements);
@@ -299,7 +299,7 @@ pub(super) fn give_back(
 
 pub unsafe extern "C" fn MPI_T_cvar_handle_free(handle: *mut *mut c_void) -> c_int {
     let rt = runtime();
-    // SAFETY: the program's argument.
+    // SAFETY: MPI requires the program's argument to be valid.
     let given = unsafe { &mut *handle };
     let mut free = || {
         must_be_open(rt)?;
@@ -338,7 +338,7 @@ unsafe fn value_of(
 ) -> Option<Vec<u8>> {
     let of = |name: &str| predefined_of(rt, datatype) == Some(predefined_handle(rt, name));
     if of("ompi_mpi_char") {
-        // SAFETY: handed on to the caller.
+        // SAFETY: the caller guarantees it.
         return Some(
             unsafe { CStr::from_ptr(value.cast()) }
                 .to_bytes_with_nul()
@@ -360,7 +360,7 @@ unsafe fn value_of(
         ("ompi_mpi_double", 8),
     ];
     let (_, size) = size.into_iter().find(|(name, _)| of(name))?;
-    // SAFETY: handed on to the caller.
+    // SAFETY: the caller guarantees it.
     Some(unsafe { std::slice::from_raw_parts(value.cast(), size * count.max(0) as usize) }.to_vec())
 }
 

@@ -47,7 +47,7 @@ unsafe fn representation_of(name: *const c_char) -> Result<Representation> {
     if name.is_null() {
         return Err(class(ERR_ARG));
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     let name = unsafe { CStr::from_ptr(name) }.to_bytes();
     match &name.to_ascii_lowercase()[..] {
         b"native" | b"internal" => Ok(Representation::Native),
@@ -187,7 +187,7 @@ pub unsafe extern "C" fn MPI_File_get_byte_offset(
         let unit = u64::try_from(offset).map_err(|_| class(ERR_ARG))?;
         Ok(layout_of(rt, fh, &file)?.place(unit * file.view.unit) as i64)
     };
-    // SAFETY: the program's place for it.
+    // SAFETY: the program's address for the result.
     let got = place().and_then(|place| unsafe { put(disp, place) });
     finish(rt, Proc::MPI_File_get_byte_offset, fh, got)
 }
@@ -213,7 +213,7 @@ pub unsafe extern "C" fn MPI_File_get_type_extent(
         })?;
         Ok(extent)
     };
-    // SAFETY: the program's place for it.
+    // SAFETY: the program's address for the result.
     let got = measure().and_then(|value| unsafe { put(extent, value) });
     finish(rt, Proc::MPI_File_get_type_extent, fh, got)
 }

@@ -63,7 +63,7 @@ fn size_of(rt: &Runtime, fh: VirtFile) -> Result<u64> {
 
 pub unsafe extern "C" fn MPI_File_get_size(fh: VirtFile, size: *mut i64) -> c_int {
     let rt = runtime();
-    // SAFETY: the program's place for it.
+    // SAFETY: the program's address for the result.
     let got = size_of(rt, fh).and_then(|bytes| unsafe { put(size, bytes as i64) });
     finish(rt, Proc::MPI_File_get_size, fh, got)
 }
@@ -73,14 +73,14 @@ pub unsafe extern "C" fn MPI_File_get_group(fh: VirtFile, group: *mut VirtGroup)
     let members =
         known(rt, fh).and_then(|file| comm::members(rt, file.comm()).ok_or(class(ERR_COMM)));
     let made = members.and_then(|members| group::create(rt, members, 0).map_err(Failure::Library));
-    // SAFETY: the program's place for the handle.
+    // SAFETY: the program's address for the handle.
     let got = made.and_then(|handle| unsafe { put(group, handle) });
     finish(rt, Proc::MPI_File_get_group, fh, got)
 }
 
 pub unsafe extern "C" fn MPI_File_get_amode(fh: VirtFile, amode: *mut c_int) -> c_int {
     let rt = runtime();
-    // SAFETY: the program's place for it.
+    // SAFETY: the program's address for the result.
     let got = known(rt, fh).and_then(|file| unsafe { put(amode, file.mode) });
     finish(rt, Proc::MPI_File_get_amode, fh, got)
 }
@@ -105,7 +105,7 @@ pub unsafe extern "C" fn MPI_File_set_atomicity(fh: VirtFile, flag: c_int) -> c_
 
 pub unsafe extern "C" fn MPI_File_get_atomicity(fh: VirtFile, flag: *mut c_int) -> c_int {
     let rt = runtime();
-    // SAFETY: the program's place for it.
+    // SAFETY: the program's address for the result.
     let got = known(rt, fh).and_then(|file| unsafe { put(flag, c_int::from(file.atomic)) });
     finish(rt, Proc::MPI_File_get_atomicity, fh, got)
 }

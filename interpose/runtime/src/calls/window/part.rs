@@ -36,7 +36,7 @@ pub unsafe extern "C" fn MPI_Win_shared_query(
         Some(window) => reachable(rt, &window, rank),
     };
     if let Ok((bytes, unit, base)) = part {
-        // SAFETY: the program's places for them.
+        // SAFETY: the program's addresses for them.
         unsafe {
             size.write(bytes as isize);
             disp_unit.write(unit);

@@ -80,7 +80,7 @@ macro_rules! made {
         }
         outcome!(cut::together($rt, $comm));
         match outcome!($made) {
-            // SAFETY: the program's place for the handle.
+            // SAFETY: the program's address for the handle.
             Ok(window) => unsafe { $win.write(window) },
             Err(rc) => return raise($rt, $procedure, rc, Some($comm)),
         }
@@ -168,7 +168,7 @@ pub unsafe extern "C" fn MPI_Win_allocate(
                 (window.size, window.disp_unit) = (size as i64, disp_unit);
                 if comm::has_spawned(rt, comm) {
                     let allocate = real::PMPI_Win_allocate;
-                    // SAFETY: the program's place for the address.
+                    // SAFETY: the program's address for the address.
                     return unsafe {
                         with_spawned::allocate(window, (hints, own, new), baseptr, allocate)
                     };
@@ -214,7 +214,7 @@ pub unsafe extern "C" fn MPI_Win_allocate_shared(
             (window.size, window.disp_unit) = (size as i64, disp_unit);
             if comm::has_spawned(rt, comm) {
                 let allocate = real::PMPI_Win_allocate_shared;
-                // SAFETY: the program's place for the address.
+                // SAFETY: the program's address for the address.
                 return unsafe {
                     with_spawned::allocate(window, (hints, own, new), baseptr, allocate)
                 };
@@ -223,7 +223,7 @@ pub unsafe extern "C" fn MPI_Win_allocate_shared(
             if let Err(rc) = region.and_then(|region| share(window, own, region)) {
                 return rc;
             }
-            // SAFETY: a communicator; the process's segment; the program's place for the address.
+            // SAFETY: a communicator; the process's segment; the program's address for the address.
             unsafe {
                 let base = window.base as *mut c_void;
                 baseptr.cast::<*mut c_void>().write_unaligned(base);
@@ -290,7 +290,7 @@ pub unsafe extern "C" fn MPI_Win_detach(win: VirtWin, base: *const c_void) -> c_
 pub unsafe extern "C" fn MPI_Win_free(win: *mut VirtWin) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Win_free;
-    // SAFETY: the program's handle.
+    // SAFETY: the program's address of a handle.
     let Some(handle) = (!win.is_null()).then(|| unsafe { *win }) else {
         return raise(rt, procedure, ERR_ARG, None);
     };
@@ -320,7 +320,7 @@ pub unsafe extern "C" fn MPI_Win_free(win: *mut VirtWin) -> c_int {
         ));
         give_back(rt, &window);
     }
-    // SAFETY: the program's handle.
+    // SAFETY: the program's address of a handle.
     unsafe { *win = window::null_handle(rt) };
     SUCCESS
 }
@@ -339,7 +339,7 @@ pub unsafe extern "C" fn MPI_Win_get_group(win: VirtWin, group: *mut VirtGroup) 
     }
     match group::create(rt, members, session) {
         Ok(made) => {
-            // SAFETY: the program's place for the handle.
+            // SAFETY: the program's address for the handle.
             unsafe { *group = made };
             SUCCESS
         }
@@ -376,7 +376,7 @@ pub unsafe extern "C" fn MPI_Win_get_info(win: VirtWin, info_used: *mut VirtInfo
     };
     let made = hints.and_then(|hints| info::create(rt, &hints));
     if let Ok(info) = made {
-        // SAFETY: the program's place for the handle.
+        // SAFETY: the program's address for the handle.
         unsafe { *info_used = info };
     }
     finish_win(rt, procedure, made.err().unwrap_or(SUCCESS), win)

@@ -47,14 +47,14 @@ type Allocate =
 /// Memory of the library's.
 ///
 /// # Safety
-/// The program's place for the address.
+/// The program's address for the address.
 pub(super) unsafe fn allocate(
     window: &mut Window,
     (info, comm, new): (RealInfo, RealComm, &mut RealWin),
     place: *mut c_void,
     allocate: Allocate,
 ) -> c_int {
-    // SAFETY: the caller's promise; the real library checks the rest.
+    // SAFETY: the caller guarantees the arguments; the real library checks the rest.
     unsafe {
         let rc = allocate(
             window.size as isize,
