@@ -14,7 +14,7 @@ use std::ffi::c_int;
 use understudy_mpi::real_types::UNDEFINED;
 use understudy_numbers::Worker;
 
-/// Ends a constructor.
+/// Completes a constructor.
 ///
 /// # Safety
 /// `newgroup` is the program's address for the handle, or null.
@@ -38,10 +38,10 @@ unsafe fn constructed(
     }
 }
 
-/// An array of the program with `count` elements.
+/// Returns an array of the program with `count` elements.
 ///
 /// # Safety
-/// It must be one, or null.
+/// The array is valid, or `first` is null.
 unsafe fn array<'a, T>(first: *const T, count: c_int) -> Result<&'a [T], c_int> {
     match usize::try_from(count) {
         Ok(0) => Ok(&[]),
@@ -72,10 +72,10 @@ pub(super) unsafe fn of_comm(
     unsafe { constructed(rt, procedure, group, made, Some(comm)) }
 }
 
-/// Ends an inquiry.
+/// Completes a query.
 ///
 /// # Safety
-/// `place` is the program's, or null.
+/// `place` is the program's address for the result, or null.
 unsafe fn told(
     rt: &Runtime,
     procedure: Proc,
@@ -140,7 +140,7 @@ pub unsafe extern "C" fn MPI_Group_translate_ranks(
             raise(rt, Proc::MPI_Group_translate_ranks, ERR_ARG, None)
         }
         Ok(ranks) => {
-            // SAFETY: the program's array of as many, which may be the first one.
+            // SAFETY: the program's array of this length, which may be the first one.
             unsafe { ranks2.copy_from_nonoverlapping(ranks.as_ptr(), ranks.len()) };
             SUCCESS
         }
@@ -153,7 +153,7 @@ type Selection = fn(&[Worker], &[c_int]) -> Result<Vec<Worker>, c_int>;
 /// Implements `MPI_Group_incl` and `MPI_Group_excl`.
 ///
 /// # Safety
-/// The program's arguments.
+/// The arguments are the program's.
 pub(super) unsafe fn select(
     rt: &Runtime,
     procedure: Proc,
@@ -163,7 +163,7 @@ pub(super) unsafe fn select(
     ranks: *const c_int,
     newgroup: *mut VirtGroup,
 ) -> c_int {
-    // SAFETY: the program's array and its place for the handle.
+    // SAFETY: the program's array and its address for the handle.
     unsafe {
         let members = known(rt, group).and_then(|members| selection(&members, array(ranks, n)?));
         constructed(
@@ -179,7 +179,7 @@ pub(super) unsafe fn select(
 /// Implements `MPI_Group_range_incl` and `MPI_Group_range_excl`.
 ///
 /// # Safety
-/// The program's arguments.
+/// The arguments are the program's.
 pub(super) unsafe fn select_ranges(
     rt: &Runtime,
     procedure: Proc,
@@ -189,7 +189,7 @@ pub(super) unsafe fn select_ranges(
     ranges: *const [c_int; 3],
     newgroup: *mut VirtGroup,
 ) -> c_int {
-    // SAFETY: the program's array and its place for the handle.
+    // SAFETY: the program's array and its address for the handle.
     unsafe {
         let members = known(rt, group).and_then(|members| {
             let ranks = group::expand(array(ranges, n)?, members.len())?;
@@ -203,7 +203,7 @@ pub(super) unsafe fn select_ranges(
 /// Implements `MPI_Group_union` and its variants.
 ///
 /// # Safety
-/// The program's arguments.
+/// The arguments are the program's.
 pub(super) unsafe fn combine(
     rt: &Runtime,
     procedure: Proc,
@@ -225,7 +225,7 @@ pub(super) unsafe fn combine(
     }
 }
 
-/// `MPI_GROUP_EMPTY`, which a constructor may have returned, may be freed too.
+/// `MPI_Group_free`: `MPI_GROUP_EMPTY`, which a constructor may return, may be freed, too.
 pub unsafe extern "C" fn MPI_Group_free(group: *mut VirtGroup) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Group_free;

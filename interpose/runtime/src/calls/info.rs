@@ -1,4 +1,4 @@
-//! Info objects (MPI 4.1, chapter 10). Inquiries are generated.
+//! Info objects (MPI 4.1, chapter 10). Query procedures are generated.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use crate::Runtime;

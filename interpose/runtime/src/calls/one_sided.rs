@@ -1,5 +1,6 @@
-//! Operations on windows (MPI 4.1, 12.3): Put and Get where this process has the target's memory
-//! mapped, and those with requests.
+//! Put and Get on windows, and operations with requests (MPI 4.1, 12.3).
+//!
+//! This process executes Put and Get itself if it has the target's memory mapped.
 #![allow(
     unsafe_code,
     non_snake_case,
@@ -19,11 +20,12 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::{Ordering, fence};
 use understudy_mpi::real_types::{RealRequest, RealWin};
 
-/// Starts an operation and puts its request on record. Where no cut is taken before it has ended,
-/// it need not be made again.
+/// Starts an operation and records its request.
+///
+/// No cut is taken before the request completes, so it is never restored.
 ///
 /// # Safety
-/// The program's address for the request, or null.
+/// `request` is the program's address for the request, or null.
 pub(super) unsafe fn start(
     rt: &Runtime,
     procedure: Proc,
@@ -49,8 +51,10 @@ pub(super) unsafe fn start(
     finish_win(rt, procedure, rc, win)
 }
 
-/// Ends an operation without a request: with what this process has made of it itself, or the
-/// library makes.
+/// Completes an operation without a request.
+///
+/// `done` is the return code if this process has executed the operation; otherwise the library
+/// does.
 pub(super) fn finish(
     rt: &Runtime,
     procedure: Proc,
@@ -68,7 +72,7 @@ pub(super) fn finish(
     finish_win(rt, procedure, rc, win)
 }
 
-/// Bytes of elements that lie in memory without gaps.
+/// Returns the number of bytes of elements that have no gaps in memory.
 fn bytes_of(rt: &Runtime, count: c_int, datatype: VirtDatatype) -> Option<u64> {
     if !datatype::is_predefined(rt, datatype) {
         return None;
@@ -88,9 +92,9 @@ fn bytes_of(rt: &Runtime, count: c_int, datatype: VirtDatatype) -> Option<u64> {
         .flatten()
 }
 
-/// Where the memory of a target is for a load or store by this process itself, and its bytes. The
-/// library is asked for all else: datatypes that the program has made, targets elsewhere, and what
-/// is an error.
+/// Returns address and length of a target that this process can load or store itself.
+///
+/// The library handles everything else: derived datatypes, targets on other nodes, and errors.
 fn mapped(
     rt: &Runtime,
     win: VirtWin,
@@ -116,16 +120,20 @@ fn mapped(
     Some((at as *mut u8, bytes as usize))
 }
 
+/// Copies from the program's buffer to the target.
+///
 /// # Safety
-/// The program's buffer; memory of the window, inside of it.
+/// `origin` is the program's buffer, and `target` is memory inside of the window.
 unsafe fn store(origin: *const c_void, target: *mut u8, bytes: usize) {
     // SAFETY: the caller guarantees it.
     unsafe { target.copy_from(origin.cast(), bytes) };
     fence(Ordering::Release);
 }
 
+/// Copies from the target to the program's buffer.
+///
 /// # Safety
-/// As of [`store`].
+/// As for [`store`].
 unsafe fn load(origin: *mut c_void, target: *mut u8, bytes: usize) {
     fence(Ordering::Acquire);
     // SAFETY: the caller guarantees it.
@@ -142,7 +150,7 @@ macro_rules! transfers {
             let rt = $crate::calls::runtime();
             let (here, there) = ((origin_count, origin_datatype), (target_count, target_datatype));
             if let Some((memory, bytes)) = mapped(rt, win, (target_rank, target_disp), here, there) {
-                // SAFETY: the program's buffer; memory of the window, inside of it.
+                // SAFETY: the program's buffer, and memory inside of the window.
                 unsafe { $copy(origin_addr, memory, bytes) };
                 return SUCCESS;
             }

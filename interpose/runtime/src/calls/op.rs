@@ -40,14 +40,16 @@ pub(super) unsafe fn create(
     }
 }
 
-/// What the C++ bindings of Open MPI 4 say of an operator that they have just made: its function,
-/// which is theirs, is to get that of the program, too.
+/// Sets the program's function for an operator of Open MPI 4's C++ bindings.
+///
+/// The bindings have just made this operator. Its own function belongs to the bindings, and must
+/// get the program's function, too.
 pub unsafe extern "C" fn ompi_op_set_cxx_callback(
     op: VirtOp,
     function: UserFunction<VirtDatatype>,
 ) {
     let rt = runtime();
-    // No replay would find this call in the record.
+    // The record has no such call, so a replay would fail.
     journal::give_up(rt);
     let inner = function.map_or(0, |function| function as usize as u64);
     if !op::set_inner(rt, op, inner) {
@@ -70,7 +72,7 @@ pub unsafe extern "C" fn MPI_Op_free(op: *mut VirtOp) -> c_int {
     finish(rt, procedure, rc, None)
 }
 
-/// The procedure, the real one, and its type of counts.
+/// Defines handlers; arguments: the procedure, the real one, and its type of counts.
 macro_rules! reduce_local {
     ($($name:ident, $real:ident, $count:ty;)*) => { $(
         pub unsafe extern "C" fn $name(
@@ -82,7 +84,7 @@ macro_rules! reduce_local {
         ) -> c_int {
             let rt = runtime();
             let (real_datatype, real_op) = (real_datatype(rt, datatype), real_op(rt, op));
-            // The real library looks into the datatype before it checks it.
+            // The real library dereferences the datatype before it checks it.
             if real_datatype.0.is_null() {
                 return raise(rt, Proc::$name, crate::errors::ERR_TYPE, None);
             }

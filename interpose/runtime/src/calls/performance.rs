@@ -28,7 +28,7 @@ pub unsafe extern "C" fn MPI_T_pvar_session_create(session: *mut *mut c_void) ->
     returned(make())
 }
 
-/// `MPI_T_pvar_session_free`: handles of the session go with it.
+/// `MPI_T_pvar_session_free`: also frees the handles of the session.
 pub unsafe extern "C" fn MPI_T_pvar_session_free(session: *mut *mut c_void) -> c_int {
     let rt = runtime();
     // SAFETY: MPI requires the program's argument to be valid.
@@ -45,7 +45,7 @@ pub unsafe extern "C" fn MPI_T_pvar_session_free(session: *mut *mut c_void) -> c
             objects_mut(rt).tool.pvars.remove(index);
             tool::set_real(rt, Of::Pvar, index, null_mut());
         }
-        // SAFETY: a session of the library's.
+        // SAFETY: a session of the library.
         give_back(rt, Of::Session, number, given, |real| unsafe {
             real::PMPI_T_pvar_session_free(real)
         })
@@ -53,7 +53,7 @@ pub unsafe extern "C" fn MPI_T_pvar_session_free(session: *mut *mut c_void) -> c
     returned(free())
 }
 
-/// The handles of a session, by index.
+/// Returns the indices of a session's handles.
 fn pvars_of(rt: &Runtime, session: u32) -> Vec<u32> {
     let tool = &objects(rt).tool;
     let all = tool
@@ -110,7 +110,7 @@ pub unsafe extern "C" fn MPI_T_pvar_handle_free(
             .pvars
             .remove(index)
             .ok_or(INVALID_HANDLE)?;
-        // SAFETY: a handle of the library's.
+        // SAFETY: a handle of the library.
         give_back(rt, Of::Pvar, index, given, |real| unsafe {
             real::PMPI_T_pvar_handle_free(session, real)
         })
@@ -118,7 +118,7 @@ pub unsafe extern "C" fn MPI_T_pvar_handle_free(
     returned(free())
 }
 
-/// Does something with a handle of a session.
+/// Calls a procedure with a handle of a session.
 fn with_one(
     rt: &Runtime,
     session: *mut c_void,
@@ -131,8 +131,10 @@ fn with_one(
     succeeded(call(real_session, real))
 }
 
-/// The same, or with all of them, those excepted with which it cannot be done. The library is never
-/// told of all: MPICH's takes the constant of the standard ABI for an address.
+/// Calls a procedure with one handle, or with all handles of a session.
+///
+/// Handles for which the procedure is not allowed are skipped then. The library never gets the
+/// constant for all handles: MPICH's library uses that of the standard ABI as an address.
 fn with_any(
     rt: &Runtime,
     session: *mut c_void,
@@ -171,7 +173,7 @@ macro_rules! pvars {
         pub unsafe extern "C" fn $name(session: *mut c_void, handle: *mut c_void $(, $argument: $type)?) -> c_int {
             let rt = $crate::calls::runtime();
             returned($with(rt, session, handle, |real_session, real| {
-                // SAFETY: handles of the library's, and the program's buffer.
+                // SAFETY: handles of the library, and the program's buffer.
                 unsafe { real::$real(real_session, real $(, $argument)?) }
             }).inspect(|()| { $(note_started(rt, session, handle, $started);)? }))
         }

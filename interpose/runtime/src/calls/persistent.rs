@@ -61,8 +61,10 @@ fn start(rt: &Runtime, handle: VirtRequest) -> Result<c_int, Rewound> {
     start_on_record(rt, handle)
 }
 
-/// What is not started by the library alone: a message may have come already, others are to take
-/// part, or nothing is to be started.
+/// Starts a request that the library cannot start alone.
+///
+/// A message may have been drained, other processes may have to take part, or there is no real
+/// request.
 #[inline(never)]
 fn start_on_record(rt: &Runtime, handle: VirtRequest) -> Result<c_int, Rewound> {
     let Some(index) = requests::index(rt, handle).filter(|&index| requests::is_inactive(rt, index))

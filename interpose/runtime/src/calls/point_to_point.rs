@@ -1,9 +1,9 @@
 //! Point-to-point communication (MPI 4.1, chapter 3).
 //!
 //! Blocking procedures are the library's own. While a checkpoint is under way, or workers agree on
-//! one, they run as their non-blocking twins on record (see `requests`), so that each look at the
-//! message helps the checkpoint along. A cut may be taken between two looks: the call that is made
-//! again then finds what it has begun.
+//! one, they are replaced by their non-blocking variants with recorded requests (see `requests`),
+//! so that each poll of the message also advances the checkpoint. A cut may be taken between two
+//! polls: the repeated call then finds the requests that it has started.
 #![allow(
     unsafe_code,
     non_snake_case,
@@ -36,10 +36,10 @@ type RealIsend = unsafe extern "C" fn(
     RealComm,
     *mut RealRequest,
 ) -> c_int;
-/// The arguments of a send.
+/// Arguments of a send.
 pub(super) type Message = (*const c_void, c_int, VirtDatatype, c_int, c_int, VirtComm);
 
-/// What the request of a send is.
+/// Returns the kind of a send's request.
 #[inline(always)]
 fn kind(procedure: Proc) -> Kind {
     match procedure {
@@ -48,7 +48,7 @@ fn kind(procedure: Proc) -> Kind {
     }
 }
 
-/// The way of most messages, and nothing else, so that it stays short.
+/// Sends a message on the fast path, which is kept short.
 #[inline(always)]
 unsafe fn send(
     rt: &Runtime,
@@ -69,18 +69,20 @@ unsafe fn send(
         }
         return failed(rt, procedure, rc, comm);
     }
-    // SAFETY: as above.
+    // SAFETY: the program's arguments are passed on.
     unsafe { send_on_record(rt, procedure, nonblocking, message) }
 }
 
-/// The end of a procedure that has not succeeded.
+/// Completes a procedure that has failed.
 #[cold]
 #[inline(never)]
 pub(super) fn failed(rt: &Runtime, procedure: Proc, rc: c_int, comm: VirtComm) -> c_int {
     finish(rt, procedure, attempt!(rt, rc), Some(comm))
 }
 
-/// While a checkpoint is under way, or workers agree on one.
+/// Sends a message with a recorded request.
+///
+/// Used while a checkpoint is under way, or workers agree on one.
 #[inline(never)]
 unsafe fn send_on_record(
     rt: &Runtime,
@@ -190,7 +192,7 @@ pub unsafe extern "C" fn MPI_Bsend(
     )
 }
 
-/// `MPI_Ibsend`: it has ended when the copy is made.
+/// `MPI_Ibsend`: the request is complete when the copy is made.
 pub unsafe extern "C" fn MPI_Ibsend(
     buf: *const c_void,
     count: c_int,

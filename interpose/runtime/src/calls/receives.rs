@@ -19,7 +19,7 @@ use crate::{arch, attempt, attention, completion, cut, early, posting};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::{RealRequest, Status};
 
-/// `MPI_Recv`: as in `send`, most messages go the short way.
+/// `MPI_Recv`: most messages take the fast path, as in `send`.
 pub unsafe extern "C" fn MPI_Recv(
     buf: *mut c_void,
     count: c_int,
@@ -52,7 +52,7 @@ pub unsafe extern "C" fn MPI_Recv(
             unsafe { put_status(status, got) };
             return SUCCESS;
         }
-        // SAFETY: as above.
+        // SAFETY: the program's arguments are passed on.
         return unsafe { received_badly(rt, Proc::MPI_Recv, rc, got, comm, status) };
     }
     // SAFETY: the program's arguments are passed on.
@@ -65,9 +65,9 @@ pub unsafe extern "C" fn MPI_Recv(
     }
 }
 
-/// Ends a blocking receive that has not succeeded.
+/// Completes a blocking receive that has failed.
 ///
-/// A message that was too long has been received all the same.
+/// A message that was too long has been received nevertheless.
 #[cold]
 #[inline(never)]
 pub(super) unsafe fn received_badly(
@@ -87,9 +87,9 @@ pub(super) unsafe fn received_badly(
     finish(rt, procedure, rc, Some(comm))
 }
 
-/// Receives on record.
+/// Receives a message with a recorded request.
 ///
-/// Called while a checkpoint is under way, and as long as there may be a drained message.
+/// Used while a checkpoint is under way, and while a drained message may exist.
 #[inline(never)]
 unsafe fn receive_on_record(rt: &Runtime, envelope: Envelope, status: *mut Status) -> c_int {
     let comm = envelope.comm();
@@ -157,7 +157,7 @@ pub unsafe extern "C" fn MPI_Irecv(
     SUCCESS
 }
 
-/// [`MPI_Irecv`] as long as there may be an early message.
+/// [`MPI_Irecv`] while a drained message may exist.
 #[inline(never)]
 unsafe fn receive_from_early(rt: &Runtime, envelope: Envelope, request: *mut VirtRequest) -> c_int {
     let (state, real_request, rc) = posting::receive(rt, envelope);

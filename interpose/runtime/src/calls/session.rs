@@ -1,5 +1,6 @@
-//! Sessions (MPI 4.1, 11.3), beside `MPI_Init` or without it, and communicators of groups (7.4.2,
-//! 7.6.2).
+//! Sessions (MPI 4.1, 11.3), and communicators from groups (7.4.2, 7.6.2).
+//!
+//! Sessions can be used with `MPI_Init` or without.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use super::arguments::{outcome, put, put_text};
@@ -25,8 +26,9 @@ use understudy_mpi::real_types::RealComm;
 use understudy_numbers::Worker;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// What a procedure on a session returns: an error goes to the session's error handler, or to that
-/// of the world.
+/// Completes a procedure on a session.
+///
+/// An error is passed to the session's error handler, or to that of the world.
 fn finish(
     rt: &Runtime,
     procedure: Proc,
@@ -46,8 +48,10 @@ fn known(rt: &Runtime, session: VirtSession) -> Result<u32, c_int> {
     session::index(rt, session).ok_or(ERR_SESSION)
 }
 
+/// Returns a C string of the program.
+///
 /// # Safety
-/// A C string of the program, or null.
+/// `string` is a C string, or null.
 unsafe fn text<'a>(string: *const c_char) -> Result<&'a CStr, c_int> {
     if string.is_null() {
         return Err(ERR_ARG);
@@ -56,7 +60,7 @@ unsafe fn text<'a>(string: *const c_char) -> Result<&'a CStr, c_int> {
     Ok(unsafe { CStr::from_ptr(string) })
 }
 
-/// The first one of a program that has not called `MPI_Init` does what that does.
+/// `MPI_Session_init`: the first call initialises MPI if `MPI_Init` has not.
 pub unsafe extern "C" fn MPI_Session_init(
     info: VirtInfo,
     errhandler: VirtErrhandler,
@@ -84,7 +88,7 @@ pub unsafe extern "C" fn MPI_Session_init(
     // SAFETY: the program's address for the handle.
     let put = |handle| unsafe { session.write(handle) };
     let make = || session::create(rt, errhandler);
-    // Set back to the first checkpoint, the program has one.
+    // After a rollback to the first checkpoint, the program has a session already.
     match environment::initialise(rt, level, |_| put(session::first(rt).unwrap_or_else(make))) {
         Some(rc) => rc,
         None => {
@@ -110,7 +114,7 @@ pub unsafe extern "C" fn MPI_Session_finalize(session: *mut VirtSession) -> c_in
     finish(rt, procedure, handle, outcome)
 }
 
-/// The hints that are used: the thread level (11.3.1).
+/// `MPI_Session_get_info`: the only hint is the thread level (11.3.1).
 pub unsafe extern "C" fn MPI_Session_get_info(
     session: VirtSession,
     info_used: *mut VirtInfo,
@@ -122,8 +126,10 @@ pub unsafe extern "C" fn MPI_Session_get_info(
     finish(rt, Proc::MPI_Session_get_info, session, outcome)
 }
 
+/// Writes a new info object with one pair.
+///
 /// # Safety
-/// The program's address for the handle, or null.
+/// `place` is the program's address for the handle, or null.
 unsafe fn put_info(
     rt: &Runtime,
     place: *mut VirtInfo,
@@ -136,7 +142,7 @@ unsafe fn put_info(
     unsafe { put(place, info::create(rt, &[pair])?) }
 }
 
-/// A hint may be ignored.
+/// `MPI_Session_set_info`: hints may be ignored.
 pub unsafe extern "C" fn MPI_Session_set_info(session: VirtSession, info: VirtInfo) -> c_int {
     let rt = runtime();
     let outcome =
@@ -155,7 +161,9 @@ pub unsafe extern "C" fn MPI_Session_get_num_psets(
     finish(rt, Proc::MPI_Session_get_num_psets, session, outcome)
 }
 
-/// The name is cut to the room there is; its length, with the zero, is told in any case.
+/// `MPI_Session_get_nth_pset`: truncates the name to the given length.
+///
+/// The length of the whole name, with the NUL, is always returned.
 pub unsafe extern "C" fn MPI_Session_get_nth_pset(
     session: VirtSession,
     _info: VirtInfo,
@@ -170,7 +178,7 @@ pub unsafe extern "C" fn MPI_Session_get_nth_pset(
         .ok_or(ERR_ARG);
     let outcome = known(rt, session).and(name).and_then(|name| {
         let bytes = name.to_bytes();
-        // SAFETY: the program's address for the length, and so much room.
+        // SAFETY: the program's address for the length, and memory of this length.
         unsafe {
             let room = usize::try_from(*len.as_ref().ok_or(ERR_ARG)?).unwrap_or(0);
             if room > 0 && pset_name.is_null() {
@@ -237,7 +245,7 @@ pub unsafe extern "C" fn MPI_Session_f2c(session: c_int) -> VirtSession {
     }
 }
 
-/// The members of a group, to which this process must belong.
+/// Returns the members of a group, to which this process must belong.
 fn members_with_me(rt: &Runtime, group: VirtGroup) -> Result<Vec<Worker>, c_int> {
     let members = group::members(rt, group).ok_or(ERR_GROUP)?;
     let me = comm::members(rt, comm::self_handle(rt)).unwrap_or_default();
@@ -247,18 +255,18 @@ fn members_with_me(rt: &Runtime, group: VirtGroup) -> Result<Vec<Worker>, c_int>
     }
 }
 
-/// What tells a constructor from others of the same group at the same time.
+/// Tag that distinguishes simultaneous constructors of one group.
 #[derive(Clone, Copy)]
 struct Tag {
-    /// For the library; other tags may have the same.
+    /// Number for the library; other tags may have an equal one.
     number: c_int,
     name: u64,
 }
 
-/// Checks what all constructors of this kind have.
+/// Checks the common arguments of these constructors.
 ///
 /// # Safety
-/// A C string of the program, or null.
+/// `tag` is a C string of the program, or null.
 unsafe fn checked(
     rt: &Runtime,
     tag: *const c_char,
@@ -276,8 +284,9 @@ unsafe fn checked(
     })
 }
 
-/// Runs a constructor in a handler and enters the result. A macro because [`attempt!`] leaves the
-/// handler.
+/// Runs a constructor in a handler, and registers the communicator.
+///
+/// It is a macro because [`attempt!`] returns from the handler.
 macro_rules! construct {
     ($rt:expr, $procedure:expr, $group:expr, $info:expr, $errhandler:expr, $newcomm:expr, $constructor:expr) => {{
         let (mut made, constructor) = (None, $constructor);
@@ -354,7 +363,7 @@ fn member_at(members: &[Worker], rank: c_int) -> Result<Worker, c_int> {
     members.get(rank).copied().ok_or(ERR_RANK)
 }
 
-/// The leader in the remote group, which is only looked at by that in the local one.
+/// Returns the leader in the remote group, which only the local leader reads.
 fn other_leader(
     rt: &Runtime,
     (local, leader): (&[Worker], Worker),

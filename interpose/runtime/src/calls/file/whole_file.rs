@@ -1,4 +1,4 @@
-//! Procedures that concern a whole file: size, group, mode, atomicity, sync.
+//! Procedures for a whole file: size, group, mode, atomicity, sync.
 #![allow(unsafe_code)]
 
 use super::file_failure::{
@@ -14,7 +14,7 @@ use crate::objects::{comm, group};
 use crate::user;
 use std::ffi::c_int;
 
-/// Makes a file longer or shorter; `only_longer`, but not shorter.
+/// Changes the length of a file; with `only_longer` it is never reduced.
 fn set_size(rt: &Runtime, fh: VirtFile, size: i64, only_longer: bool) -> Result<()> {
     let file = known(rt, fh)?;
     let size = u64::try_from(size).map_err(|_| class(ERR_ARG))?;
@@ -28,8 +28,8 @@ fn set_size(rt: &Runtime, fh: VirtFile, size: i64, only_longer: bool) -> Result<
         if size == old || (only_longer && size < old) {
             return Ok(());
         }
-        // The bytes cut off are noted as overwritten, so that accesses after it need not be noted
-        // again.
+        // The undo log records the removed bytes as overwritten. So later accesses to them need no
+        // further record.
         let cut = [(size.min(old), old.saturating_sub(size))];
         user::note_overwriting(rt, &descriptor, &cut);
         Ok(descriptor.set_len(size)?)
