@@ -104,7 +104,10 @@ macro_rules! blocking {
                 let real_comm = real_comm(rt, comm);
                 let rc = attempt!(
                     rt,
-                    real::$real(sendbuf, sendcounts, sdispls, send, recvbuf, recvcounts, rdispls, receive, real_comm)
+                    real::$real(
+                        sendbuf, sendcounts, sdispls, send, recvbuf, recvcounts, rdispls, receive,
+                        real_comm
+                    )
                 );
                 if rc != SUCCESS {
                     cut::withdraw(rt, comm, rc);
@@ -147,7 +150,8 @@ macro_rules! nonblocking {
                 let real_comm = real_comm(rt, comm);
                 begin(rt, Proc::$name, types, comm, request, |[send, receive], new| {
                     real::$real(
-                        sendbuf, sendcounts, sdispls, send, recvbuf, recvcounts, rdispls, receive, real_comm, new,
+                        sendbuf, sendcounts, sdispls, send, recvbuf, recvcounts, rdispls, receive,
+                        real_comm, new,
                     )
                 })
             }

@@ -76,7 +76,7 @@ impl Guarded for VirtSession {
     }
 }
 
-/// Implements `MPI_Comm_create_errhandler` and its variants, whose callbacks have types of one form.
+/// Implements `MPI_Comm_create_errhandler` and its variants, with callbacks of one form.
 ///
 /// # Safety
 /// `errhandler` is the program's address for the handle, or null.

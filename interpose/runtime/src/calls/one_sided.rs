@@ -144,12 +144,15 @@ macro_rules! transfers {
     ($($name:ident, $real:ident, $rname:ident, $rreal:ident, $origin:ty, $copy:ident;)*) => {$(
         #[doc = concat!("`", stringify!($name), "`")]
         pub unsafe extern "C" fn $name(
-            origin_addr: $origin, origin_count: c_int, origin_datatype: VirtDatatype, target_rank: c_int, target_disp: isize,
+            origin_addr: $origin, origin_count: c_int, origin_datatype: VirtDatatype,
+            target_rank: c_int, target_disp: isize,
             target_count: c_int, target_datatype: VirtDatatype, win: VirtWin,
         ) -> c_int {
             let rt = $crate::calls::runtime();
             let (here, there) = ((origin_count, origin_datatype), (target_count, target_datatype));
-            if let Some((memory, bytes)) = mapped(rt, win, (target_rank, target_disp), here, there) {
+            if let Some((memory, bytes)) =
+                mapped(rt, win, (target_rank, target_disp), here, there)
+            {
                 // SAFETY: the program's buffer, and memory inside of the window.
                 unsafe { $copy(origin_addr, memory, bytes) };
                 return SUCCESS;
@@ -157,20 +160,28 @@ macro_rules! transfers {
             let [here, there] = [origin_datatype, target_datatype].map(|it| real_datatype(rt, it));
             // SAFETY: the program's arguments are passed on.
             finish(rt, Proc::$name, win, None, |win| unsafe {
-                real::$real(origin_addr, origin_count, here, target_rank, target_disp, target_count, there, win)
+                real::$real(
+                    origin_addr, origin_count, here, target_rank, target_disp, target_count, there,
+                    win
+                )
             })
         }
         #[doc = concat!("`", stringify!($rname), "`")]
         pub unsafe extern "C" fn $rname(
-            origin_addr: $origin, origin_count: c_int, origin_datatype: VirtDatatype, target_rank: c_int, target_disp: isize,
-            target_count: c_int, target_datatype: VirtDatatype, win: VirtWin, request: *mut VirtRequest,
+            origin_addr: $origin, origin_count: c_int, origin_datatype: VirtDatatype,
+            target_rank: c_int, target_disp: isize,
+            target_count: c_int, target_datatype: VirtDatatype, win: VirtWin,
+            request: *mut VirtRequest,
         ) -> c_int {
             let rt = $crate::calls::runtime();
             let [here, there] = [origin_datatype, target_datatype].map(|it| real_datatype(rt, it));
             // SAFETY: the program's arguments are passed on.
             unsafe {
                 start(rt, Proc::$rname, win, request, |win, new| {
-                    real::$rreal(origin_addr, origin_count, here, target_rank, target_disp, target_count, there, win, new)
+                    real::$rreal(
+                        origin_addr, origin_count, here, target_rank, target_disp, target_count,
+                        there, win, new
+                    )
                 })
             }
         }

@@ -82,8 +82,8 @@ macro_rules! inits {
     ($($name:ident, $pointer:ty;)*) => {$(
         #[doc = concat!("`", stringify!($name), "`")]
         pub unsafe extern "C" fn $name(
-            buf: $pointer, partitions: c_int, count: i64, datatype: VirtDatatype, peer: c_int, tag: c_int,
-            comm: VirtComm, info: VirtInfo, request: *mut VirtRequest,
+            buf: $pointer, partitions: c_int, count: i64, datatype: VirtDatatype, peer: c_int,
+            tag: c_int, comm: VirtComm, info: VirtInfo, request: *mut VirtRequest,
         ) -> c_int {
             let rt = $crate::calls::runtime();
             let arguments = vec![

@@ -168,9 +168,12 @@ fn note_started(rt: &Runtime, session: *mut c_void, handle: *mut c_void, started
 }
 
 macro_rules! pvars {
-    ($($name:ident, $real:ident($($argument:ident: $type:ty)?) $with:ident $(notes $started:literal)?;)*) => {$(
+    ($($name:ident, $real:ident($($argument:ident: $type:ty)?) $with:ident
+        $(notes $started:literal)?;)*) => {$(
         #[doc = concat!("`", stringify!($name), "`")]
-        pub unsafe extern "C" fn $name(session: *mut c_void, handle: *mut c_void $(, $argument: $type)?) -> c_int {
+        pub unsafe extern "C" fn $name(
+            session: *mut c_void, handle: *mut c_void $(, $argument: $type)?
+        ) -> c_int {
             let rt = $crate::calls::runtime();
             returned($with(rt, session, handle, |real_session, real| {
                 // SAFETY: handles of the library, and the program's buffer.

@@ -24,12 +24,14 @@ macro_rules! persistent_sends {
     ($($name:ident, $mode:ident;)*) => {$(
         #[doc = concat!("`", stringify!($name), "`")]
         pub unsafe extern "C" fn $name(
-            buf: *const c_void, count: c_int, datatype: VirtDatatype, dest: c_int, tag: c_int, comm: VirtComm,
-            request: *mut VirtRequest,
+            buf: *const c_void, count: c_int, datatype: VirtDatatype, dest: c_int, tag: c_int,
+            comm: VirtComm, request: *mut VirtRequest,
         ) -> c_int {
             let rt = $crate::calls::runtime();
             let envelope = envelope(buf.cast_mut(), count, datatype, dest, tag, comm);
-            init_persistent(rt, Proc::$name, Kind::PersistentSend(Mode::$mode, envelope), comm, request)
+            init_persistent(
+                rt, Proc::$name, Kind::PersistentSend(Mode::$mode, envelope), comm, request
+            )
         }
     )*};
 }

@@ -150,20 +150,30 @@ macro_rules! sends {
     ($($name:ident, $real:ident, $iname:ident, $ireal:ident;)*) => {$(
         #[doc = concat!("`", stringify!($name), "`")]
         pub unsafe extern "C" fn $name(
-            buf: *const c_void, count: c_int, datatype: VirtDatatype, dest: c_int, tag: c_int, comm: VirtComm,
+            buf: *const c_void, count: c_int, datatype: VirtDatatype, dest: c_int, tag: c_int,
+            comm: VirtComm,
         ) -> c_int {
             let rt = $crate::calls::runtime();
             // SAFETY: the program's arguments are passed on.
-            unsafe { send(rt, Proc::$name, real::$real, real::$ireal, (buf, count, datatype, dest, tag, comm)) }
+            unsafe {
+                send(
+                    rt, Proc::$name, real::$real, real::$ireal,
+                    (buf, count, datatype, dest, tag, comm)
+                )
+            }
         }
         #[doc = concat!("`", stringify!($iname), "`")]
         pub unsafe extern "C" fn $iname(
-            buf: *const c_void, count: c_int, datatype: VirtDatatype, dest: c_int, tag: c_int, comm: VirtComm,
-            request: *mut VirtRequest,
+            buf: *const c_void, count: c_int, datatype: VirtDatatype, dest: c_int, tag: c_int,
+            comm: VirtComm, request: *mut VirtRequest,
         ) -> c_int {
             let rt = $crate::calls::runtime();
             // SAFETY: the program's arguments are passed on.
-            unsafe { isend(rt, Proc::$iname, real::$ireal, (buf, count, datatype, dest, tag, comm), request) }
+            unsafe {
+                isend(
+                    rt, Proc::$iname, real::$ireal, (buf, count, datatype, dest, tag, comm), request
+                )
+            }
         }
     )*};
 }

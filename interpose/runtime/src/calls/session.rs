@@ -288,7 +288,8 @@ unsafe fn checked(
 ///
 /// It is a macro because [`attempt!`] returns from the handler.
 macro_rules! construct {
-    ($rt:expr, $procedure:expr, $group:expr, $info:expr, $errhandler:expr, $newcomm:expr, $constructor:expr) => {{
+    ($rt:expr, $procedure:expr, $group:expr, $info:expr, $errhandler:expr, $newcomm:expr,
+        $constructor:expr) => {{
         let (mut made, constructor) = (None, $constructor);
         let with_hints = |new: &mut RealComm| match constructor(new) {
             SUCCESS => {

@@ -156,7 +156,8 @@ unsafe fn end(rt: &Runtime, fh: VirtFile, split: Split, status: *mut Status) -> 
 }
 
 macro_rules! blocking {
-    ($($name:ident, $way:ident, $buffer:ty, $at:expr, $collective:literal $(, $offset:ident)?;)*) => {$(
+    ($($name:ident, $way:ident, $buffer:ty, $at:expr, $collective:literal
+        $(, $offset:ident)?;)*) => {$(
         pub unsafe extern "C" fn $name(
             fh: VirtFile,
             $($offset: i64,)?
@@ -168,7 +169,9 @@ macro_rules! blocking {
             let rt = $crate::calls::runtime();
             let at = blocking!(@ $at $(, $offset)?);
             // SAFETY: the program's arguments are passed on.
-            let done = unsafe { now(rt, fh, Way::$way, at, buffer(buf, count, datatype), $collective, status) };
+            let done = unsafe {
+                now(rt, fh, Way::$way, at, buffer(buf, count, datatype), $collective, status)
+            };
             finish(rt, Proc::$name, fh, done)
         }
     )*};
@@ -206,7 +209,9 @@ macro_rules! nonblocking {
             let rt = $crate::calls::runtime();
             let at = blocking!(@ $at $(, $offset)?);
             // SAFETY: the program's arguments are passed on.
-            let done = unsafe { begun(rt, fh, Way::$way, at, buffer(buf, count, datatype), request) };
+            let done = unsafe {
+                begun(rt, fh, Way::$way, at, buffer(buf, count, datatype), request)
+            };
             finish(rt, Proc::$name, fh, done)
         }
     )*};
@@ -226,7 +231,8 @@ nonblocking! {
 }
 
 macro_rules! split {
-    ($($begin:ident, $end:ident, $split:ident, $way:ident, $buffer:ty, $at:expr $(, $offset:ident)?;)*) => {$(
+    ($($begin:ident, $end:ident, $split:ident, $way:ident, $buffer:ty, $at:expr
+        $(, $offset:ident)?;)*) => {$(
         pub unsafe extern "C" fn $begin(
             fh: VirtFile,
             $($offset: i64,)?
@@ -237,7 +243,9 @@ macro_rules! split {
             let rt = $crate::calls::runtime();
             let at = blocking!(@ $at $(, $offset)?);
             // SAFETY: the program's arguments are passed on.
-            let done = unsafe { begin(rt, fh, Split::$split, Way::$way, at, buffer(buf, count, datatype)) };
+            let done = unsafe {
+                begin(rt, fh, Split::$split, Way::$way, at, buffer(buf, count, datatype))
+            };
             finish(rt, Proc::$begin, fh, done)
         }
 
@@ -252,11 +260,13 @@ macro_rules! split {
 
 split! {
     MPI_File_read_at_all_begin, MPI_File_read_at_all_end, ReadAt, Read, To, At::Offset, offset;
-    MPI_File_write_at_all_begin, MPI_File_write_at_all_end, WriteAt, Write, From, At::Offset, offset;
+    MPI_File_write_at_all_begin, MPI_File_write_at_all_end, WriteAt, Write, From, At::Offset,
+        offset;
     MPI_File_read_all_begin, MPI_File_read_all_end, Read, Read, To, At::Individual;
     MPI_File_write_all_begin, MPI_File_write_all_end, Write, Write, From, At::Individual;
     MPI_File_read_ordered_begin, MPI_File_read_ordered_end, ReadOrdered, Read, To, At::Ordered;
-    MPI_File_write_ordered_begin, MPI_File_write_ordered_end, WriteOrdered, Write, From, At::Ordered;
+    MPI_File_write_ordered_begin, MPI_File_write_ordered_end, WriteOrdered, Write, From,
+        At::Ordered;
 }
 
 fn seek(rt: &Runtime, fh: VirtFile, offset: i64, whence: c_int) -> Result<()> {
