@@ -11,7 +11,7 @@
 //! replays the phase again and returns the pages (`rebuild`). Every page is compared with its
 //! checksum before it is used.
 //!
-//! The worker's own replica omits these pages, too (`own_pages`): its memory holds them as they are
+//! The worker's own replica also omits these pages (`own_pages`): its memory holds them as they are
 //! at the last epoch, except those that it has changed for the first time since. If it has to roll
 //! back at that moment, its own template process rebuilds these pages.
 //!

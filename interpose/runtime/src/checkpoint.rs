@@ -56,7 +56,7 @@ pub fn damage(rt: &Runtime, victim: Victim) {
     }
 }
 
-/// Captures this rank and starts to ship it; all workers are at the same cut.
+/// Captures this rank and starts to ship it; all workers are at this cut.
 pub fn take(rt: &Runtime) -> Result<(), Rewound> {
     let began = Instant::now();
     let epoch = copies::next_epoch(rt);

@@ -64,7 +64,7 @@ pub fn stops_for_memory() -> bool {
     Loss::Memory.stops().is_some()
 }
 
-/// Ends all checkpoints and recoveries, at the same cut in all workers.
+/// Ends all checkpoints and recoveries, at one cut in all workers.
 ///
 /// One worker has reported the reason before.
 pub fn give_up_protection(rt: &Runtime, loss: Loss) {

@@ -1,15 +1,15 @@
 //! Causes of death of processes, and the decision whether the program is at fault.
 //!
-//! The job ends if a worker dies of a signal of its own at the same place for the third time, with
-//! at most two epochs in between, whichever worker it is. Such a program would fail in every spare:
-//! it has a bug. The first two deaths may have been the machine's fault (a flipped bit is gone
-//! after the rollback).
+//! The job ends if a worker dies of a signal of its own at an identical place for the third time,
+//! with at most two epochs in between, whichever worker it is. Such a program would fail in every
+//! spare: it has a bug. The first two deaths may have been the machine's fault (a flipped bit is
+//! gone after the rollback).
 //!
-//! *The same place* is the faulting instruction. If the program has raised the signal itself
-//! (abort(3)), all its callers are compared, too, since these calls all end in the same function of
-//! libc. If the handler could not run (the stack is exhausted), only the signal is compared. Three
-//! causes never count, since they cannot be distinguished from the loss of a machine: SIGKILL, a
-//! signal from another process, and a bus error that the hardware reports.
+//! *Place* means the faulting instruction. If the program has raised the signal itself (abort(3)),
+//! all its callers are also compared, since these calls all end in one function of libc. If the
+//! handler could not run (the stack is exhausted), only the signal is compared. Three causes never
+//! count, since they cannot be distinguished from the loss of a machine: SIGKILL, a signal from
+//! another process, and a bus error that the hardware reports.
 //!
 //! After the third SIGKILL of one worker, a message names the kernel's out-of-memory killer. The
 //! tenth death of a worker ends the job.
@@ -221,7 +221,7 @@ impl Cause {
         }
     }
 
-    /// True if both causes are the same event at the same place.
+    /// True if both causes are equal events at an identical place.
     fn is_same(&self, other: &Cause) -> bool {
         match (self, other) {
             (Cause::Fault(one), Cause::Fault(other)) => {

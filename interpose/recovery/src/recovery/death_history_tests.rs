@@ -147,7 +147,7 @@ fn all_judge_the_same_deaths_after_an_attempt_that_has_succeeded_for_some() {
         players: vec![ProcessNumber(player)],
     };
     let views = [view(&[1, 2], 4), view(&[1], 2)];
-    // Process 4 lives and is to take over again, or has died, too.
+    // Process 4 lives and is to take over again, or has also died.
     for (living, last, verdict) in [(vec![ProcessNumber(4)], 2, false), (vec![], 4, true)] {
         for own in &views {
             let mut history = History {

@@ -1,8 +1,8 @@
 //! Deaths of processes, as the survivors exchange and record them.
 //!
 //! The processes of a node read the notes of its dead processes about fatal signals (`fatal`). The
-//! other processes get them in the meeting, so all reach the same verdict
-//! ([`super::death_history`]). Joining processes get the history.
+//! other processes get them in the meeting, so all reach equal verdicts ([`super::death_history`]).
+//! Joining processes get the history.
 
 use super::death_history::{Cause, Death, MARK_WORDS, View, WORDS};
 use crate::Runtime;

@@ -157,7 +157,7 @@ pub fn give_up(rt: &Runtime, living: &[ProcessNumber], lost: &Lost) -> ! {
 ///
 /// The first process has printed a message before.
 pub fn end_together(rt: &Runtime, is_first: bool, code: c_int) -> ! {
-    // If two processes aborted at the same time, the launcher would get no exit status.
+    // If two processes aborted simultaneously, the launcher would get no exit status.
     if !is_first {
         std::thread::sleep(LAST_WORD);
     }

@@ -237,7 +237,7 @@ fn hear(rt: &Runtime) -> mpi::Result<World> {
         nodes,
         protected: true,
         finalized: false,
-        // The present recovery is counted when it begins in this process, too.
+        // The present recovery is counted when it begins in this process.
         recoveries: recoveries(&members)
             .checked_sub(1)
             .unwrap_or(told.recoveries),

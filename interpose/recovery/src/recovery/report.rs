@@ -226,7 +226,7 @@ mod tests {
             report.summary(),
             "worker 1 died, spare rank 4 has taken its part"
         );
-        // Rank 4 has taken over worker 1, and dies, too.
+        // Rank 4 has taken over worker 1, and also dies.
         report.settle(
             rt,
             &[ProcessNumber(4)],

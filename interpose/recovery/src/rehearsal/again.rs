@@ -41,7 +41,7 @@ pub fn agree(rt: &Runtime, may_begin: bool) {
 pub fn cut(rt: &Runtime, epoch: Epoch) {
     if rt.rehearsal.new_phase.borrow().is_agreed {
         forget(rt);
-        // A worker without a replay plan takes part, too, as the others must not wait for it.
+        // A worker without a replay plan also takes part, as the others must not wait for it.
         journal::start(
             rt,
             &told::config().init_end,

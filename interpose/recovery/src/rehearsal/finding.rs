@@ -20,7 +20,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// Combines this finding with a later one of the same phase.
+    /// Combines this finding with a later one of this phase.
     pub fn and(mut self, other: Finding) -> Finding {
         if self.failure.is_some() || other.failure.is_some() {
             let failure = self.failure.or(other.failure);

@@ -49,7 +49,7 @@ pub fn is_rehearsed(worker: Worker) -> bool {
 /// True if a worker's own replica omits static data.
 ///
 /// An epoch on disk is complete in itself. With a disk level, replicas can omit static data only if
-/// these are on disk, too.
+/// these are also on disk.
 pub fn spares_own() -> bool {
     told::config().static_data == Static::Disk || (replays() && told::config().disk.is_none())
 }

@@ -231,7 +231,7 @@ impl WorkerState {
             }
             return;
         };
-        // Replicas omit pages that the new plan must make, too.
+        // Replicas omit pages that the new plan must also make.
         match proof {
             None => self.go_back("a rehearsal has failed"),
             Some(different) if script.shares(before, &different) => {

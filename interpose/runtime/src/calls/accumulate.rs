@@ -44,7 +44,7 @@ pub unsafe extern "C" fn MPI_Accumulate(
     } {
         return SUCCESS;
     }
-    // SAFETY: the same arguments.
+    // SAFETY: the arguments are those of this call.
     unsafe {
         accumulate_any(
             origin_addr,

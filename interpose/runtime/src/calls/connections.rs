@@ -63,7 +63,7 @@ impl Waiting {
         while !hears(rt, &is_it)? {
             waiting.pause(rt)?;
         }
-        // From here on the call cannot be repeated from its entry.
+        // From here on the call cannot be left before it completes.
         cut::hold(rt)
     }
 }
@@ -316,7 +316,7 @@ fn open(rt: &Runtime, port: u64) -> Outcome<()> {
 
 /// Connects the two ends of a socket.
 ///
-/// Both open the same port for the duration of the call; then the lower worker accepts the
+/// Both open a common port for the duration of the call; then the lower worker accepts the
 /// connection of the other.
 fn join_by(rt: &Runtime, port: u64) -> Result<Found, Rewound> {
     let (me, thread) = (world::worker(rt), turn::block());

@@ -211,7 +211,7 @@ pub unsafe extern "C" fn MPI_Abort(_comm: VirtComm, errorcode: c_int) -> c_int {
 }
 
 pub unsafe extern "C" fn MPI_Wtime() -> f64 {
-    // SAFETY: the library allows the call before it is initialised, too.
+    // SAFETY: the library allows the call also before it is initialised.
     clock::wtime().unwrap_or_else(|| unsafe { real::PMPI_Wtime() })
 }
 

@@ -225,7 +225,7 @@ pub(super) unsafe fn combine(
     }
 }
 
-/// `MPI_Group_free`: `MPI_GROUP_EMPTY`, which a constructor may return, may be freed, too.
+/// `MPI_Group_free`: `MPI_GROUP_EMPTY`, which a constructor may return, may also be freed.
 pub unsafe extern "C" fn MPI_Group_free(group: *mut VirtGroup) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Group_free;

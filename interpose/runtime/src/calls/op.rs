@@ -43,7 +43,7 @@ pub(super) unsafe fn create(
 /// Sets the program's function for an operator of Open MPI 4's C++ bindings.
 ///
 /// The bindings have just made this operator. Its own function belongs to the bindings, and must
-/// get the program's function, too.
+/// also get the program's function.
 pub unsafe extern "C" fn ompi_op_set_cxx_callback(
     op: VirtOp,
     function: UserFunction<VirtDatatype>,

@@ -31,7 +31,7 @@ const HOLDS: u32 = 4;
 /// Number of attempts in direct succession, if the only obstacle was that a worker continued.
 const TRIES: u32 = 6;
 
-/// Time for which a worker stops before all workers have stopped at a call.
+/// Time for which a worker stops before all workers have reached a call.
 ///
 /// Other workers may wait for it outside of MPI. The values are the divisor of the interval, which
 /// gives the minimum, and the maximum. The time doubles whenever the worker has given up.
@@ -86,7 +86,7 @@ fn is_asked() -> bool {
     attention::is(ASKED | AGREEING) && arch::top_frame().is_some() && world::is_protected()
 }
 
-/// Enters a call that waits for other workers' programs and cannot be repeated.
+/// Enters a call that waits for other workers' programs and cannot be left early.
 ///
 /// Such calls are collectives over some of the workers, or locks. The entry waits for a limited
 /// time until all workers poll, as this worker could not stop inside of the call.
@@ -139,14 +139,14 @@ fn hold_for(state: &State) -> Duration {
     (state.pace.interval() / HOLD.0).clamp(HOLD.1, HOLD.2)
 }
 
-/// Enters a part of the program in which this worker does not poll.
+/// Enters a call that cannot be left before it completes.
 ///
 /// No worker may stop before this one has returned from it.
 pub fn leave(rt: &Runtime) -> Result<(), Rewound> {
     recovery::check_own(rt, go_on(rt), NO_AGREEMENT)
 }
 
-/// Does the same as [`leave`] at the end of this process, where failures are ignored.
+/// Implements [`leave`] for the end of this process, where failures are ignored.
 pub fn part(rt: &Runtime) {
     let _ = go_on(rt);
 }

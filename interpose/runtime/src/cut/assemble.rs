@@ -16,7 +16,7 @@ use understudy_numbers::Worker;
 /// Message for a failed exchange between the callers of a constructor.
 const NO_WORD: &str = "the processes of a constructor cannot agree on when to enter";
 
-/// Returns when all processes of both sides have arrived and enter the same call next.
+/// Returns when all processes of both sides have arrived and enter this call next.
 ///
 /// The call cannot be left before it is complete. `side` is called once; if it returns `None`, the
 /// call is entered at once.
@@ -28,7 +28,7 @@ pub fn assemble(rt: &Runtime, side: impl FnOnce() -> Option<Side>) -> Result<(),
     leave(rt)
 }
 
-/// Does the same as [`assemble`] for a call that may still wait for a cut.
+/// Implements [`assemble`] for a call that may still wait for a cut.
 pub(super) fn come(rt: &Runtime, side: impl FnOnce() -> Option<Side>) -> Result<(), Rewound> {
     let (me, thread) = (world::worker(rt), turn::block());
     let has_come = schedule::state(rt).assemblies.has(thread);

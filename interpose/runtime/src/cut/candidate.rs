@@ -1,10 +1,10 @@
 //! Candidates for cuts, and the votes between them.
 //!
-//! A candidate is the entry of a collective over all workers; every worker passes the same
-//! candidates in the same order. With an interval in calls every n-th candidate is a cut. With an
-//! interval in time, a vote ([`crate::rounds`]) decides for all workers whether one is due; its
-//! result is evaluated a fixed number of candidates after it was started, so that all evaluate the
-//! same one, and no worker waits for it. With `auto` the interval itself follows from the vote.
+//! A candidate is the entry of a collective over all workers; all workers pass equal sequences of
+//! candidates. With an interval in calls every n-th candidate is a cut. With an interval in time, a
+//! vote ([`crate::rounds`]) decides for all workers whether one is due; its result is evaluated a
+//! fixed number of candidates after it was started, so that all evaluate the same one, and no
+//! worker waits for it. With `auto` the interval itself follows from the vote.
 
 use super::anywhere::{self, hold};
 use super::take::take;
@@ -42,7 +42,7 @@ const HOLDS: i64 = 4;
 
 /// Completes the vote under way, at the end of the program.
 ///
-/// All workers have passed the same candidates, so the same vote is under way everywhere.
+/// All workers have passed equal sequences of candidates, so this vote is under way in all of them.
 pub fn finish(rt: &Runtime) -> Result<(), Rewound> {
     overdue::end();
     anywhere::finish(rt);
@@ -242,7 +242,7 @@ fn help(rt: &Runtime) -> Result<Option<Numbers>, Rewound> {
     recovery::check_own(rt, polled.unwrap_or(Ok(None)), NO_VOTE)
 }
 
-/// Completes the vote, at the same candidate in every worker.
+/// Completes the vote, at one candidate in all workers.
 ///
 /// Returns true if a cut is due. Also sets the stride from the slowest worker's time, and the pace
 /// from the highest cost.

@@ -24,7 +24,7 @@ const NO_WORD: &str = "the members of a collective cannot agree on when to enter
 /// Key of a collective of the runtime itself, which no communicator has.
 const OWN: u64 = u64::MAX;
 
-/// Returns when all members of a communicator have arrived and enter the same call next.
+/// Returns when all members of a communicator have arrived and enter this call next.
 ///
 /// The call cannot be left before it is complete.
 #[inline]
@@ -38,7 +38,7 @@ pub fn together(rt: &Runtime, comm: VirtComm) -> Result<(), Rewound> {
     }
 }
 
-/// Does the same as [`together`] for a call that may still wait for a cut.
+/// Implements [`together`] for a call that may still wait for a cut.
 #[inline]
 pub(super) fn come_together(rt: &Runtime, comm: VirtComm) -> Result<(), Rewound> {
     if attention::is_multiple() {

@@ -28,7 +28,7 @@ struct Bookmark {
     ability: u64,
     /// Share of the started collectives ([`requests::share`]).
     ///
-    /// The sum over all workers is 0 if all members have started the same collectives.
+    /// The sum over all workers is 0 if all members have started equal collectives.
     started: u64,
     /// Share of the freed communicators ([`freed`]).
     ///

@@ -27,7 +27,7 @@ pub fn begin() {
     call::lead_in(lead_in);
 }
 
-/// True if an address is in the runtime, in ld.so, or in code around.
+/// True for addresses in the runtime, preload library, stub page or ld.so.
 fn is_not_the_programs(address: usize) -> bool {
     let info = told::info();
     let is_in = |start: usize, length: usize| (start..start + length).contains(&address);

@@ -180,7 +180,7 @@ fn read(descriptor: i64) -> Fate {
 
 /// True if this is mmap(2) of anonymous memory.
 ///
-/// This library allocates such memory, too, even inside of its allocator while it handles another
+/// This library also allocates such memory, even inside of its allocator while it handles another
 /// call.
 pub fn is_memory(number: c_long, a: &[i64; 6]) -> bool {
     number == libc::SYS_mmap && a[3] as c_int & libc::MAP_ANONYMOUS != 0

@@ -58,8 +58,8 @@ struct Rehearsal<'a> {
 impl Rehearsal<'_> {
     /// Adds a finding; returns true if another replay is needed.
     ///
-    /// Later replays read from the record of the first one, so one replay with the record is tried,
-    /// too.
+    /// Later replays read from the record of the first one, so one replay with the record is also
+    /// tried.
     fn learn(&mut self, finding: Finding, script: &mut Script) -> bool {
         self.times += 1;
         let is_recording = self.times == 1 && finding.failure.is_none();

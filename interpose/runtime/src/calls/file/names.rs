@@ -314,7 +314,7 @@ fn close(rt: &Runtime, fh: VirtFile) -> Result<()> {
             deleted => deleted,
         }
     });
-    // A file that cannot be deleted is closed, too.
+    // A file that cannot be deleted is also closed.
     if let Ok(()) | Err(Failure::Class(_)) = done {
         free_comm(rt, file.comm())?;
         view::release(rt, &file.view);

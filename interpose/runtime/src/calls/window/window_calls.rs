@@ -409,7 +409,7 @@ pub unsafe extern "C" fn MPI_Win_get_name(
     let procedure = Proc::MPI_Win_get_name;
     let name = match window::get(rt, win) {
         Some(window) => window.name.clone(),
-        // The null handle has a name, too (MPI 4.1, 7.8).
+        // The null handle also has a name (MPI 4.1, 7.8).
         None if win == window::null_handle(rt) => "MPI_WIN_NULL".into(),
         None => return raise(rt, procedure, ERR_WIN, None),
     };
