@@ -17,9 +17,11 @@ use understudy_mpi::{cancellation, library};
 use understudy_numbers::{Epoch, ProcessNumber};
 use understudy_settings::{Config, Static, Threads, refusal, unknown};
 
-/// Oldest Open MPI with which the runtime has been tested.
+/// Oldest Open MPI that works without an addition to the global scope.
+///
+/// Older versions open components that search for libmpi's symbols in this scope.
 const OLDEST_MPI: (u32, u32, u32) = (5, 0, 10);
-/// Oldest version that can be initialised again.
+/// Oldest supported Open MPI: older versions cannot be initialised again.
 const OLDEST_RENEWED: (u32, u32, u32) = (4, 1, 0);
 
 /// Starts the runtime and writes its entry points.
@@ -291,7 +293,7 @@ fn check_memory() -> Result<(), Refusal> {
     }
 }
 
-/// Checks the version: Open MPI from 5.0.10 on, or another library with an ABI table.
+/// Checks the version: Open MPI from 4.1.0 on, or a library with an ABI table.
 fn check_mpi() -> Result<(), String> {
     let (version, _) = library::version();
     if abi::is_foreign() {

@@ -1,4 +1,4 @@
-//! Calls of MPICH's Fortran bindings to its C library, by names that are not MPI's.
+//! Calls of MPICH's bindings for other languages to its C library, by names that are not MPI's.
 //!
 //! The preload library stands in for these procedures. They have slots after those of the call
 //! table, and no edge.
