@@ -1,7 +1,7 @@
-//! Calls of MPICH's bindings for other languages to its C library, by names that are not MPI's.
+//! Calls of MPICH's bindings for other languages, by names that are not MPI's.
 //!
-//! The preload library stands in for these procedures. They have slots after those of the call
-//! table, and no edge.
+//! The bindings call procedures of the C library, for which the preload library stands in. These
+//! procedures have slots after those of the call table, and no edge.
 #![allow(unsafe_code)]
 
 use crate::arch::{self, GREQUEST_FORTRAN, KEYVAL_PROXY};
