@@ -111,7 +111,7 @@ impl Places {
     unsafe fn is_ring(&self, list: usize) -> bool {
         const MOST: usize = 1 << 16;
         let head = self.heads + list * LIST;
-        // SAFETY: handed on to the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let mut at = head;
             for _ in 0..MOST {
@@ -167,7 +167,7 @@ impl Places {
     unsafe fn nodes(&self, list: usize) -> Vec<usize> {
         let head = self.heads + list * LIST;
         let mut nodes = Vec::new();
-        // SAFETY: handed on to the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let mut at = word(head).read();
             while at != head {

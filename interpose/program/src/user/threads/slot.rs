@@ -381,7 +381,7 @@ unsafe extern "C" fn begin(slot: &Slot) -> ! {
 /// The frame must be one that the calling thread may go on from.
 #[inline(always)]
 unsafe fn return_to(frame: usize) -> ! {
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         std::arch::asm!("mov rsp, {}", "mov eax, 15", "syscall", "ud2", in(reg) frame + 8, options(noreturn))
     }

@@ -20,7 +20,7 @@ pub type Generation = (u64, u64);
 /// # Safety
 /// As of reading a word there.
 unsafe fn word(at: u64) -> u64 {
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe { (at as *const u64).read() }
 }
 

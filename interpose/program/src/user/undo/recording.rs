@@ -41,7 +41,7 @@ pub unsafe fn file_effect(
     if !is_noting(rt) {
         return;
     }
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     let string = |name: *const c_char| (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) });
     let names = [(directory, string(path)), (other_directory, string(other))];
     match kind {
