@@ -138,8 +138,8 @@ pub fn layout(rt: &Runtime) -> Vec<(String, u64)> {
 
 /// Compares the layout over all ranks.
 ///
-/// Returns a message if any rank differs from rank 0. The message names the first difference between
-/// this rank and the first such rank.
+/// Returns a message if any rank differs from rank 0. The message names the first difference
+/// between this rank and the first such rank.
 ///
 /// # Errors
 /// Fails with the error of an MPI procedure.
