@@ -142,6 +142,7 @@ fn name() -> [u8; 16] {
 /// Returns the nice value of the calling thread.
 fn nice() -> i32 {
     // Unlike libc's function, the system call returns no value that resembles an error.
+    // SAFETY: getpriority(2).
     let answer = unsafe { libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS, 0) };
     20 - answer as i32
 }
