@@ -75,8 +75,8 @@ pub unsafe extern "C" fn understudy_shim_iterate(
     callback: *const c_void,
     data: *mut c_void,
 ) -> c_int {
-    // SAFETY: guaranteed by the caller. Not a tail call: ld.so derives the namespace from the return
-    // address.
+    // SAFETY: guaranteed by the caller. The call must not be a tail call, because ld.so derives the
+    // namespace from the return address.
     let result = unsafe { dl_iterate_phdr(callback, data) };
     core::hint::black_box(result)
 }

@@ -1,10 +1,8 @@
 //! Descriptors of kernel objects that only this process uses.
 //!
-//! These are event counters, timers, signals and epoll sets, and pipes and pairs of sockets of
-//! which the process has both ends.
-//!
-//! Event loops consist of such objects. The kernel reports their state (proc(5), `fdinfo`), so a
-//! replacement creates them anew.
+//! These are event counters, timers, signals, epoll sets, and pipes and pairs of sockets of which
+//! the process has both ends. Event loops consist of such objects. The kernel reports their state
+//! (proc(5), `fdinfo`), so a replacement creates them anew.
 #![allow(unsafe_code)]
 
 use super::pipes;
@@ -49,7 +47,6 @@ enum Kind {
         is_orphan: bool,
     },
     Socket(Socket),
-    /// A POSIX message queue.
     Queue(Queue),
 }
 
