@@ -3,9 +3,9 @@
 //! The record goes to the ledger, from which the surviving processes read it.
 //!
 //! All functions run in a signal handler, on the stack that the program used, and may have
-//! interrupted any code. They therefore neither allocate memory nor take a lock. The signal is
-//! recorded first, then its place, then the backtrace: in the order of increasing risk. If the
-//! stack is damaged, walking it may fault, which only ends the walk.
+//! interrupted any code. The functions therefore neither allocate memory nor take a lock. The
+//! signal is recorded first, then its place, then the backtrace: in the order of increasing risk.
+//! If the stack is damaged, walking it may fault, which only ends the walk.
 #![allow(unsafe_code)]
 
 mod places;

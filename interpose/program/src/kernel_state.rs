@@ -7,7 +7,7 @@
 //!   attributes    attributes of processes and threads that the man pages list
 //! ```
 //!
-//! Each row says how the state is handled in a process that rolls back or replaces another one.
+//! Each row defines how the state is handled in a process that rolls back or replaces another one.
 //! Descriptors and status fields without a row are refused: no checkpoint is taken at a cut where
 //! the program has one of them. Tests compare the flags of mappings with those of the running
 //! kernel.

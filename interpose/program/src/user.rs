@@ -1,7 +1,7 @@
 //! State of the program side other than its pages.
 //!
-//! It comprises thread-local data, signal handlers, files, the floating-point environment, and
-//! output.
+//! The state comprises thread-local data, signal handlers, files, the floating-point environment,
+//! and output.
 
 mod accelerator;
 mod advice;

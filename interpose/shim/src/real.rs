@@ -1,4 +1,4 @@
-//! Functions of the MPI library for which the shim exports functions of the same names.
+//! Functions of the MPI library whose names the shim exports as well.
 //!
 //! libmpi calls its own functions through its procedure linkage table, which resolves to the
 //! shim's. A libmpi without such a function never calls the shim's.

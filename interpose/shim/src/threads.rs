@@ -129,8 +129,8 @@ pub extern "C" fn understudy_shim_after_cancellation(function: extern "C" fn()) 
 
 /// pthread_cancel(3).
 ///
-/// It installs a handler of SIGCANCEL. The function that is called afterwards restores the
-/// runtime's handler.
+/// libc's function installs a handler of SIGCANCEL. The function that is called afterwards restores
+/// the runtime's handler.
 ///
 /// # Safety
 /// As pthread_cancel(3).

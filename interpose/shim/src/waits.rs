@@ -29,7 +29,7 @@ use understudy_abi::wait::{BLOCKS, LOOKED, RETURNS};
 
 /// Polls without a yield in a call that waits for another process's memory.
 ///
-/// They take about 1 µs.
+/// The polls take about 1 µs.
 const SPINS: u32 = 16;
 /// Polls without a yield in a call that blocks.
 ///

@@ -9,7 +9,7 @@ pub enum Handling {
     Equal,
     /// No checkpoint is taken; the text is the reason and the remedy.
     Refused(&'static str),
-    /// The program may see another value after a recovery; the text says which.
+    /// The program may see another value after a recovery; the text describes that value.
     Differs(&'static str),
 }
 

@@ -1,10 +1,10 @@
 //! Accelerators: memory of devices, which images do not contain.
 //!
 //! The memory of a device, and the kernel's state for it, belong to the process that has opened the
-//! device. They do not roll back with the program's memory, and cannot be moved to another process
-//! with it. From version 570 on NVIDIA's driver can move this state to ordinary memory of the
-//! process and release its devices (CUDA Driver API, "CUDA Checkpointing"). Other drivers have no
-//! such function.
+//! device. Neither of them rolls back with the program's memory, or can be moved to another process
+//! with the memory. From version 570 on NVIDIA's driver can move this state to ordinary memory of
+//! the process and release its devices (CUDA Driver API, "CUDA Checkpointing"). Other drivers have
+//! no such function.
 //!
 //! ```text
 //!   cut        lock, checkpoint ── before threads stop, because a thread of the driver may do it

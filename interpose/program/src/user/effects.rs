@@ -1,6 +1,6 @@
 //! Effects on files that cannot be undone.
 //!
-//! They come from threads other than the main thread that do not hold the MPI lock.
+//! Their threads are not the main thread, and do not hold the MPI lock.
 #![allow(unsafe_code)]
 
 use super::output::stream_relay;

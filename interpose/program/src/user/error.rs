@@ -29,7 +29,7 @@ pub enum UserError {
     #[error(
         "{}", message::shared_memory_of_program(.0))]
     SharedMemory(String),
-    /// Huge pages that come from a pool (MAP_HUGETLB, libhugetlbfs).
+    /// Huge pages of a pool (MAP_HUGETLB, libhugetlbfs).
     #[error("{}", message::HUGE_PAGES)]
     HugePages,
     /// File without a name that is both open and mapped.

@@ -2,9 +2,9 @@
 //!
 //! A rollback gives every regular file the size and offset that it had at the cut. Data that was
 //! written after the cut is written a second time, at the same offsets. A replacement reopens the
-//! files without truncating them, and reopens directories and devices. It creates files without a
-//! name anew ([`nameless`]). Pipes and sockets that a replacement cannot have are named in a
-//! warning.
+//! files without truncating them, and reopens directories and devices. A replacement creates files
+//! without a name anew ([`nameless`]). Pipes and sockets that a replacement cannot have are named
+//! in a warning.
 #![allow(unsafe_code)]
 
 mod diagnosis;
@@ -130,7 +130,7 @@ fn open_now(rt: &Runtime) -> Saved {
 
 /// True for the path of an accelerator whose driver keeps state in the kernel.
 ///
-/// These are devices of NVIDIA and AMD (KFD), and DRM's render nodes.
+/// The devices are those of NVIDIA and AMD (KFD), and DRM's render nodes.
 pub(super) fn is_device(path: &[u8]) -> bool {
     let kinds: [&[u8]; 3] = [b"/dev/nvidia", b"/dev/kfd", b"/dev/dri/renderD"];
     kinds.iter().any(|kind| path.starts_with(kind))

@@ -1,6 +1,6 @@
 //! Effects that the preload library reports before they happen.
 //!
-//! They concern files and loaded libraries.
+//! The effects concern files and loaded libraries.
 #![allow(unsafe_code)]
 
 use super::{loader, undo};

@@ -352,7 +352,7 @@ mod tests {
     #[test]
     fn a_context_is_restored_with_its_events() {
         for (head, tail) in [(0, 0), (5, 100), (200, 30), (254, 0)] {
-            // Like `reserve`. Other tests map memory at the same time, so the range is not freed.
+            // Like `reserve`. Other tests map memory concurrently, so the range is not freed.
             let (access, flags) = (libc::PROT_NONE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
             let length = 2 * PAGE as usize;
             // SAFETY: mmap(2) of new memory.

@@ -17,8 +17,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// Records the state before the program runs; called in the process's first constructor.
 ///
-/// This comprises the mappings that ld.so made for itself (its first heap with the link maps and
-/// the main thread's control block), and the layout that is compared between ranks.
+/// The state comprises the mappings that ld.so made for itself (its first heap with the link maps
+/// and the main thread's control block), and the layout that is compared between ranks.
 pub fn remember_start(rt: &Runtime) {
     super::files::remember_start(rt);
     rt.input.borrow_mut().remember_start();

@@ -1,8 +1,8 @@
 //! Libraries that the program has opened since MPI_Init (dlopen(3)), and ld.so's state of them.
 //!
 //! ld.so's state consists of records of libraries, and of numbers and blocks of thread-local data.
-//! It is not part of the image, because both sides share it. After a recovery it must be as it was
-//! at the cut:
+//! The image does not contain this state, because both sides share it. After a recovery it must be
+//! as it was at the cut:
 //!
 //! ```text
 //!   surviving process   restores its own copy of ld.so's memory             (memory)
@@ -111,7 +111,7 @@ struct Kept {
 
 /// Maximum number of kept states.
 ///
-/// A checkpoint on disk may be older. It is loaded in newly started processes only.
+/// A checkpoint on disk may be older. Such a checkpoint is loaded in newly started processes only.
 const MOST_STATES: usize = 16;
 /// Maximum number of operations; more would make every checkpoint large.
 const MOST_OPERATIONS: usize = 5000;

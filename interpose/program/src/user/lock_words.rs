@@ -1,10 +1,10 @@
 //! Words of glibc's locks (x86-64, glibc 2.25 and later).
 
-/// Bit of a robust mutex's type. Its lock word contains the owner's number.
+/// Bit of a robust mutex's type. The lock word contains the owner's number.
 pub const ROBUST: u32 = 16;
 /// Bit of the type of a mutex with priority inheritance.
 ///
-/// Its lock word contains the owner's number.
+/// The lock word contains the owner's number.
 pub const INHERIT: u32 = 32;
 
 /// Returns the halves of a word, the half at the lower address first.

@@ -129,9 +129,9 @@ const LONGEST: u64 = 56;
 
 /// Returns the ranges in which the program may hold locks, each with its readable end.
 ///
-/// These are the writable part of the loaded pages, and the thread-local storage. Words between the
-/// range and its readable end may be examined as well: a lock may end in a page that was never
-/// written, or in another area.
+/// The ranges are the writable part of the loaded pages, and the thread-local storage. Words
+/// between the range and its readable end may be examined as well: a lock may end in a page that
+/// was never written, or in another area.
 fn places(
     layout: &Layout,
     pages: &[PageRun],

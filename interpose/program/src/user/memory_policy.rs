@@ -217,7 +217,7 @@ pub(super) fn check() -> Result<(), UserError> {
 
 /// True if a mapping that is not private memory has a policy within `named`.
 ///
-/// This concerns mappings of files and of shared memory, and the stack.
+/// Such mappings are those of files and of shared memory, and the stack.
 fn has_policy_of_object(vma: &Vma, named: AddrRange) -> bool {
     let owner = zones().owner_at(vma, vma.range.start);
     let is_private = vma.inode == 0 && !vma.shared;

@@ -49,8 +49,8 @@ pub fn have_effects_since(rt: &Runtime, epoch: Epoch) -> bool {
 
 /// Returns the record that a failed process of this node has left in its ledger.
 ///
-/// It consists of the cause of the failure, and of the exit status if the process exited without
-/// `MPI_Finalize`.
+/// The record consists of the cause of the failure, and of the exit status if the process exited
+/// without `MPI_Finalize`.
 pub fn dead_note(rt: &Runtime, process: ProcessNumber) -> Option<([u64; NOTE_WORDS], Option<u32>)> {
     let ledger = LedgerObserver::open(&path_of(rt, process)?).ok()?;
     Some((ledger.note(), ledger.left()))

@@ -1,7 +1,7 @@
 //! Process state in the kernel that rolls back with the program.
 //!
-//! It comprises interval timers, resource limits, the alternate signal stack, permissions to use
-//! processor features, thread name, nice value, and the process number that the program sees.
+//! The state comprises interval timers, resource limits, the alternate signal stack, permissions to
+//! use processor features, thread name, nice value, and the process number that the program sees.
 #![allow(unsafe_code)]
 
 use super::UserError;

@@ -54,7 +54,7 @@ pub fn check() -> Result<Vec<Mapping>, UserError> {
     Ok(shared(&all))
 }
 
-/// True for huge pages, which come from a pool of limited size.
+/// True for huge pages, which belong to a pool of limited size.
 fn is_huge(vma: &Vma) -> bool {
     vma.path.starts_with(b"/anon_hugepage") || vma.path.starts_with(b"/dev/hugepages/")
 }

@@ -46,7 +46,7 @@ pub fn tell_numbers() {
 
 /// Saved state of a thread.
 ///
-/// Its registers, signal mask and signal stack are in the frame, which is in the image.
+/// The thread's registers, signal mask and signal stack are in the frame, which is in the image.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 struct Thread {
     number: ThreadNumber,
@@ -196,7 +196,7 @@ pub fn are_there(rt: &Runtime) -> bool {
 
 /// Returns a thread that was created by clone(2) directly, and is unknown to ld.so.
 ///
-/// While a thread starts or ends, only the kernel knows it for a moment.
+/// While a thread starts or ends, for a moment only the kernel lists the thread.
 pub fn unknown(rt: &Runtime) -> Option<i32> {
     const ATTEMPTS: u32 = 5;
     const PAUSE: Duration = Duration::from_millis(2);

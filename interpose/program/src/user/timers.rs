@@ -5,11 +5,11 @@
 //! signals the thread that has replaced it.
 //!
 //! For timers that start threads (SIGEV_THREAD) glibc has a helper thread: the kernel signals it,
-//! and it creates a thread for each expiry. It is restored like all other threads. For timers that
-//! are created later, glibc stores its number in a variable without an exported name
-//! (`__timer_helper_tid`, sysdeps/unix/sysv/linux/timer_routines.c). The variable is found by its
-//! value: if exactly one word of glibc's data has this value, it is the variable. If no such timer
-//! exists now, the thread is identified by the signals that it blocks.
+//! and it creates a thread for each expiry. The helper thread is restored like all other threads.
+//! For timers that are created later, glibc stores its number in a variable without an exported
+//! name (`__timer_helper_tid`, sysdeps/unix/sysv/linux/timer_routines.c). The variable is found by
+//! its value: if exactly one word of glibc's data has this value, it is the variable. If no such
+//! timer exists now, the thread is identified by the signals that it blocks.
 #![allow(unsafe_code)]
 
 pub(super) mod kernel_timer;

@@ -119,8 +119,8 @@ pub fn modules() -> Vec<Module> {
 
 /// Returns the ranges with the values of the program side's pthread keys.
 ///
-/// These are the first-level block of 32 keys in the control block, and the pointers to the program
-/// side's other blocks.
+/// The ranges are the first-level block of 32 keys in the control block, and the pointers to the
+/// program side's other blocks.
 fn key_slots() -> Vec<(u64, usize)> {
     let offset = sys::debuggers_offset(c"_thread_db_pthread_specific");
     let size = sys::debuggers_size(c"_thread_db_sizeof_pthread_key_data");
@@ -157,8 +157,8 @@ pub fn guards() -> u64 {
 
 /// Returns the range with the list of the main thread's held robust mutexes (get_robust_list(2)).
 ///
-/// It consists of the list's head, in the control block, and the preceding pointer, with which
-/// glibc makes the list doubly linked.
+/// The range consists of the list's head, in the control block, and the preceding pointer, with
+/// which glibc makes the list doubly linked.
 fn robust_list() -> Option<(u64, usize)> {
     const POINTER: usize = size_of::<u64>();
     let (mut head, mut length) = (0u64, 0usize);

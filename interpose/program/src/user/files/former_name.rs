@@ -31,7 +31,7 @@ pub fn is_nameless(path: &[u8]) -> bool {
 pub enum Named {
     /// No name: the file exists until its last descriptor is closed.
     Not,
-    /// A name in the same directory.
+    /// A name in the directory of the removed name.
     By(Vec<u8>),
     /// Names in other directories.
     Elsewhere,

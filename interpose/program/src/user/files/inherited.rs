@@ -10,7 +10,7 @@ pub struct Inherited {
     fd: i32,
     /// Device and inode.
     ///
-    /// All files of an anonymous inode share this pair. They differ in the kernel's name.
+    /// All files of an anonymous inode share this pair. Such files differ in the kernel's name.
     id: (u64, u64),
     name: Vec<u8>,
 }
@@ -26,7 +26,7 @@ impl Inherited {
         })
     }
 
-    /// True if the descriptor refers to the same object as at the start.
+    /// True if the descriptor still refers to its object from the start.
     ///
     /// False for standard output and error, which understudy has replaced by pipes.
     fn is_unchanged(&self) -> bool {

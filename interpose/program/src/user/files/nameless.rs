@@ -2,7 +2,7 @@
 //!
 //! Programs remove the name of a file right after opening it, so that the file disappears when the
 //! program exits (tmpfile(3), Fortran's scratch files, memfd_create(2)). No other process can open
-//! such a file, so a replacement creates an equal file in the same directory.
+//! such a file, so a replacement creates an equal file in the file's directory.
 #![allow(unsafe_code)]
 
 use super::memory_file;
@@ -17,7 +17,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Nameless {
     pub id: (u64, u64),
-    /// `None` if a lower descriptor refers to the same file.
+    /// `None` if a lower descriptor refers to this file.
     content: Option<Vec<u8>>,
     /// Seals of a file in memory.
     seals: i32,

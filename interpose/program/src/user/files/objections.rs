@@ -1,6 +1,6 @@
 //! Detection of descriptors that cannot be restored.
 //!
-//! They are found at a cut, before a checkpoint depends on them.
+//! The detection takes place at a cut, before a checkpoint depends on the descriptors.
 
 use super::former_name::{self, Named};
 use super::open_files::Others;

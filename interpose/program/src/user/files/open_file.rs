@@ -30,7 +30,7 @@ pub struct Open {
     pub close_on_exec: bool,
     pub offset: i64,
     pub size: i64,
-    /// Lower descriptor with the same open file description, if any.
+    /// Lower descriptor of this open file description, if any.
     pub same_as: Option<i32>,
     /// Content of a file without a name.
     pub nameless: Option<Nameless>,
@@ -39,7 +39,7 @@ pub struct Open {
 impl Open {
     /// Returns the file of a descriptor; `None` if no name opens it.
     ///
-    /// `lower` lists lower descriptors, which may have the same open file description.
+    /// `lower` lists lower descriptors, which may share the open file description.
     pub fn of(fd: i32, stat: &libc::stat, is_programs: bool, lower: &[i32]) -> Option<Open> {
         // SAFETY: fcntl(2) that only queries.
         let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };

@@ -164,8 +164,8 @@ impl Queue {
     pub fn of(fd: i32) -> Option<Queue> {
         let about = stat(fd)?;
         let path = path_of(fd);
-        // This ends a notification that was requested after the cut. Otherwise the kernel would
-        // send it.
+        // Closing the queue ends a notification that was requested after the cut, which the kernel
+        // would otherwise send.
         drop(open_separately(fd).ok()?);
         let queue = open_separately(fd).ok()?;
         // SAFETY: mq_getattr(3) fills a structure of this function.

@@ -1,6 +1,6 @@
 //! Sockets that only this process uses.
 //!
-//! These are connected pairs (socketpair(2)), TCP connections with both ends in this process,
+//! The sockets are connected pairs (socketpair(2)), TCP connections with both ends in this process,
 //! listeners without a waiting connection, and new sockets. The socket diagnosis interface
 //! (sock_diag(7)) reports the other end of a UNIX socket.
 

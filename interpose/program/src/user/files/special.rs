@@ -1,8 +1,8 @@
 //! Descriptors of kernel objects that only this process uses.
 //!
-//! These are event counters, timers, signals, epoll sets, and pipes and pairs of sockets of which
-//! the process has both ends. Event loops consist of such objects. The kernel reports their state
-//! (proc(5), `fdinfo`), so a replacement creates them anew.
+//! The objects are event counters, timers, signals, epoll sets, and pipes and pairs of sockets of
+//! which the process has both ends. Event loops consist of such objects. The kernel reports their
+//! state (proc(5), `fdinfo`), so a replacement creates them anew.
 #![allow(unsafe_code)]
 
 use super::pipes;
@@ -55,7 +55,7 @@ pub struct Special {
     kind: Kind,
     /// Flags of open(2).
     flags: i32,
-    /// Lower descriptor with the same open file description, if any.
+    /// Lower descriptor of this open file description, if any.
     same_as: Option<i32>,
 }
 

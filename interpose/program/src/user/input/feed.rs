@@ -171,8 +171,8 @@ fn keep(line: &Line, writer: File, inode: u64) {
 
 fn map(page: &OwnedFd) -> io::Result<&'static InputPage> {
     let access = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: a new mapping of the relay's file, which has this length. It is never unmapped, and
-    // its words are atomic.
+    // SAFETY: a new mapping of the relay's file, which has this length. The mapping is never
+    // removed, and its words are atomic.
     unsafe {
         let mapped = libc::mmap(
             std::ptr::null_mut(),

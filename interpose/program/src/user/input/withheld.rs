@@ -18,7 +18,7 @@ use understudy_catalogue::message;
 /// Interval at which the program's threads are examined.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Pipe without content. Its writer stays open, because a read would otherwise find the end.
+/// Pipe without content. The writer stays open, because a read would otherwise find the end.
 static PIPE: OnceLock<Pipe> = OnceLock::new();
 
 struct Pipe {

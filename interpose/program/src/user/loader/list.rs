@@ -88,7 +88,7 @@ pub fn libraries() -> Vec<Library> {
     for map in link_maps() {
         let path = String::from_utf8_lossy(map.name()).into_owned();
         let base = map.base() as u64;
-        // dl_iterate_phdr(3) walks the same list.
+        // dl_iterate_phdr(3) walks ld.so's list in equal order.
         let module = modules.next();
         list.push(Library {
             path,

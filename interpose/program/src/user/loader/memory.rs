@@ -7,9 +7,9 @@
 //!   the main thread's vector      except the runtime side's entries
 //! ```
 //!
-//! The restored state is correct only if the runtime side has opened no library since. It can be
-//! restored in the same process only: the records of the two sides point to each other, and in
-//! another process the runtime side's records have other addresses.
+//! The restored state is correct only if the runtime side has opened no library since. The state
+//! can be restored only in the process where it was copied: the records of the two sides point to
+//! each other, and in another process the runtime side's records have other addresses.
 #![allow(unsafe_code)]
 
 use super::list::{self, Module};
@@ -47,7 +47,7 @@ pub struct Snapshot {
 /// `first_heap` lists the memory that ld.so allocated before it used the program's malloc.
 pub fn find(first_heap: &[AddrRange]) -> Vec<AddrRange> {
     let (start, length) = told::info().loader_data;
-    // ld.so's first allocations follow its data, in the same page.
+    // ld.so's first allocations follow its data, up to the end of the page.
     let end = (start + length).next_multiple_of(understudy_image::PAGE_SIZE);
     let data = AddrRange::new(start as u64 & !(WORD - 1), end as u64);
     let Some(not) = not_state(data) else {
@@ -69,8 +69,8 @@ pub fn find(first_heap: &[AddrRange]) -> Vec<AddrRange> {
 
 /// Returns the ranges that must not be restored.
 ///
-/// These are locks, the lists of threads' stacks, and the main thread's control block with its
-/// static thread-local storage.
+/// The ranges contain locks, the lists of threads' stacks, and the main thread's control block with
+/// its static thread-local storage.
 fn not_state(data: AddrRange) -> Option<[AddrRange; 3]> {
     // `struct rtld_global` ends with the lists of stacks (glibc's sysdeps/generic/ldsodefs.h). libc
     // exports their offset for debuggers.

@@ -1,6 +1,6 @@
 //! Libraries that the program has opened and closed since MPI_Init, in order.
 //!
-//! A replacement performs the same operations. The preload library reports each dlopen(3) and
+//! A replacement repeats these operations. The preload library reports each dlopen(3) and
 //! dlclose(3) before it happens. The result is read later from ld.so's list, which also shows
 //! libraries that libc opens by itself (character sets, name services).
 

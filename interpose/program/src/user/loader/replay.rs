@@ -3,8 +3,9 @@
 //! Opens and closes the libraries that the worker has opened and closed since MPI_Init, without
 //! running constructors and destructors: their effects are part of the pages.
 //!
-//! The libraries get the same addresses. So do ld.so's records of them, which are the program's
-//! handles, and the blocks of their thread-local data, to which the program may have pointers.
+//! The libraries get the addresses that they had in the worker. So do ld.so's records of the
+//! libraries, which are the program's handles, and the blocks of their thread-local data, to which
+//! the program may have pointers.
 #![allow(unsafe_code)]
 
 use super::list::{self, Library};
@@ -80,7 +81,8 @@ fn perform(operation: &Operation, reserved: &mut Vec<u64>) -> Result<(), UserErr
     }
     prescribe(&operation.made, &places);
     match &operation.call {
-        // The library may have been found in another library's search path. Its path is now known.
+        // The library may have been found in another library's search path. The path is known from
+        // the worker.
         Call::Open {
             path,
             flags,

@@ -5,9 +5,9 @@
 //! entries and keep the runtime side's. To prevent moves of the vector, it is replaced at the start
 //! by a vector that is long enough for all libraries.
 //!
-//! Its format is an ABI between ld.so and libc: the control block's second word points to entry 0,
-//! which contains a generation. The length is stored before entry 0 (Drepper, "ELF Handling For
-//! Thread-Local Storage", 3; glibc's sysdeps/generic/dl-dtv.h).
+//! The vector's format is an ABI between ld.so and libc: the control block's second word points to
+//! entry 0, which contains a generation. The length is stored before entry 0 (Drepper, "ELF
+//! Handling For Thread-Local Storage", 3; glibc's sysdeps/generic/dl-dtv.h).
 #![allow(unsafe_code)]
 
 use super::list::Module;

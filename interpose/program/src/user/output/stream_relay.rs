@@ -170,7 +170,7 @@ pub fn note_cell() -> Option<&'static NoteCell> {
 
 /// Returns the word for effects of threads on files.
 ///
-/// It contains the number of the checkpoint after whose cut they occurred, plus 1.
+/// The word contains the number of the checkpoint after whose cut the effects occurred, plus 1.
 pub fn effects() -> Option<&'static AtomicU64> {
     OUTPUT.get().map(|output| output.view.effects())
 }
@@ -191,8 +191,8 @@ pub fn capture() -> Saved {
 
 /// Continues from the positions of a cut, without forwarding output a second time.
 ///
-/// `inherited` contains the positions that the relay of the failed rank has reached. It is ignored
-/// if this process is the one that was saved (`own`).
+/// `inherited` contains the positions that the relay of the failed rank has reached. The positions
+/// are ignored if this process is the one that was saved (`own`).
 pub fn restore(saved: &Saved, own: bool, inherited: [Position; 2]) {
     let Some(output) = OUTPUT.get() else { return };
     for stream in Stream::BOTH {

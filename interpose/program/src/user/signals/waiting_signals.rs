@@ -1,9 +1,9 @@
 //! Pending signals of the process or of the calling thread (signal(7)).
 //!
 //! Only by receiving a signal can its information be read (sigwaitinfo(2)), so all pending signals
-//! are received and sent a second time in the same order. A signal of a timer is not received,
-//! because that would restart the timer (timer_getoverrun(2)). It is restored as one signal without
-//! a value.
+//! are received and sent a second time in their order. A signal of a timer is not received, because
+//! that would restart the timer (timer_getoverrun(2)). Such a signal is restored as one signal
+//! without a value.
 #![allow(unsafe_code)]
 
 use super::action::{IGNORE, SIGNALS, action};

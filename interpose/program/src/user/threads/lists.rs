@@ -18,7 +18,7 @@ use understudy_mpi::exit_word::exit_word;
 
 /// Number of lists.
 ///
-/// They contain threads on stacks of ld.so, threads on stacks of their callers, and stacks for
+/// The lists contain threads on stacks of ld.so, threads on stacks of their callers, and stacks for
 /// reuse.
 const LISTS: usize = 3;
 const LIST: usize = 16;
@@ -247,7 +247,7 @@ impl Places {
         }
     }
 
-    /// Replaces the program's nodes. Its previous nodes are not read.
+    /// Replaces the program's nodes. The previous nodes are not read.
     ///
     /// # Safety
     /// All threads of the program must be stopped. The program's memory need not be restored before

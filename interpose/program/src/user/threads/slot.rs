@@ -44,7 +44,7 @@ pub struct Slot {
     pub command: AtomicU32,
     /// The kernel's number of the thread.
     pub number: AtomicI32,
-    /// Non-zero until a thread that was told to end no longer exists.
+    /// Non-zero until a thread that received the command to end no longer exists.
     pub exists: AtomicU32,
     /// Number of the latest stop of this thread.
     pub round: AtomicU32,
@@ -120,7 +120,7 @@ pub fn make() -> &'static [Slot] {
 
 /// Returns the offset of the area for restartable sequences, for all threads.
 ///
-/// It is derived from the main thread, if its area is registered.
+/// The offset is derived from the main thread, if its area is registered.
 fn sequences() -> usize {
     let offset = crate::sys::symbol(c"__rseq_offset").cast::<isize>();
     let size = crate::sys::symbol(c"__rseq_size").cast::<u32>();
@@ -258,7 +258,7 @@ unsafe fn look(slot: &Slot, frame: usize) -> Way {
 
 /// Returns the number of the system call before `pc`.
 ///
-/// It was recorded when the signal was sent, or is read from the code.
+/// The number was recorded when the signal was sent, or is read from the code.
 unsafe fn interrupted_call(slot: &Slot, pc: usize, sp: usize) -> Option<usize> {
     let [call, its_pc, its_sp] =
         [0, 1, 2].map(|index: usize| slot.call[index].load(Ordering::Relaxed));

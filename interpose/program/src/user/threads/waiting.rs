@@ -87,7 +87,7 @@ unsafe fn awaits_mutex(frame: usize) -> bool {
 
 /// Returns the end of the stack of the library at `pc`.
 ///
-/// It is the first return address into another library.
+/// The end is the first return address into another library.
 ///
 /// # Safety
 /// The stack must be readable for [`LIBC_STACK`] bytes.

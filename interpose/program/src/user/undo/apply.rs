@@ -81,8 +81,8 @@ impl Renewed {
 
     /// Finds the current name of a file that was written through a descriptor.
     ///
-    /// The file may have been renamed or removed before or at the same time. It is then at a place
-    /// that another record, which is not undone yet, contains.
+    /// The file may have been renamed or removed before or meanwhile. Another record, which is not
+    /// undone yet, then contains the current name.
     fn find(&self, noted: &mut Noted, logs: &[Log]) {
         let record = &mut noted.record;
         let (Effect::Grown { path, id, .. }

@@ -12,7 +12,7 @@ pub struct Id {
     pub inode: u64,
     /// Time of birth in nanoseconds since 1970 (statx(2)); zero if unknown.
     ///
-    /// It distinguishes files, because file systems reuse the inode of a removed file.
+    /// The time distinguishes files, because file systems reuse the inode of a removed file.
     pub born: u64,
 }
 

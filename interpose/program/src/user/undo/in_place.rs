@@ -93,7 +93,7 @@ impl Recorder {
 
     /// Returns a path of an open file.
     ///
-    /// This is its name, or a name of its backup if the former was removed.
+    /// The path is the file's name, or a name of its backup if the former was removed.
     fn place_of(&mut self, named: PathBuf, id: Id) -> io::Result<PathBuf> {
         let is_it = |path: &Path| metadata_of(path).is_some_and(|found| Id::of(&found) == id);
         if !named.as_os_str().as_bytes().ends_with(REMOVED) || is_it(&named) {

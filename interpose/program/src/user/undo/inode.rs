@@ -1,7 +1,8 @@
 //! Attributes of inodes: mode, owner, times, extended attributes (inode(7), xattr(7)).
 //!
-//! They are recorded when a file is used for the first time in a section, before its size and
-//! content. Records are undone from the latest to the first, so the times are restored last.
+//! The attributes of a file are recorded when it is used for the first time in a section, before
+//! its size and content. Records are undone from the latest to the first, so the times are restored
+//! last.
 #![allow(unsafe_code)]
 
 use super::file_call::metadata_of;
@@ -68,7 +69,7 @@ fn extended(file: &Pinned, name: &CStr) -> Option<Vec<u8>> {
             value.len(),
         )
     };
-    // If this call fails, the call of the program will fail for the same reason.
+    // If this call fails, the program's call will fail as well.
     value.truncate(usize::try_from(length).ok()?);
     Some(value)
 }

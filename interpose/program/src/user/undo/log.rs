@@ -8,7 +8,7 @@
 //! An incomplete record at the end means that the rank failed in that write, so the effect has not
 //! happened. The owner holds a lock (flock(2)) as long as it lives.
 //!
-//! Outcomes ([`super::outcome`]) follow records. They are removed with the preceding record.
+//! Outcomes ([`super::outcome`]) follow records, and are removed with the preceding record.
 
 use super::anchor::directory_of;
 pub use super::file_id::{Attributes, Id};
@@ -46,7 +46,7 @@ pub enum Effect {
     },
     /// Ranges of the file are overwritten.
     ///
-    /// Their old bytes are in `bytes`, one range after the other, or in `backup` from `place` on,
+    /// The old bytes are in `bytes`, one range after the other, or in `backup` from `place` on,
     /// once it has this size. One backup may contain several records.
     Overwritten {
         path: PathBuf,
@@ -230,7 +230,7 @@ fn first_line(bytes: &[u8]) -> Option<(Line, usize)> {
 
 /// Returns all possible names of a file after moves, of which some may have failed.
 ///
-/// It was at `path` before the moves. They concern the file or its directories, the last one first.
+/// The file was at `path` before the `moves` of itself or of its directories, the last one first.
 fn places(path: &Path, moves: &[(&Path, &Path)]) -> Vec<PathBuf> {
     let mut places = vec![path.to_owned()];
     for (from, to) in moves.iter().rev() {

@@ -382,8 +382,8 @@ impl Recorder {
             id,
             backup: backup.to_owned(),
         };
-        // A program that empties a directory while listing it also removes backups. Their backups
-        // are placed one directory higher, because the loop would otherwise never end.
+        // A program that empties a directory while listing it also removes backups. Backups of
+        // backups are placed one directory higher, because the loop would otherwise never end.
         let mut above = path.ancestors().skip(1);
         let directory = above.next().unwrap_or(path);
         let directory = if self.keeper.is_backup(path) {

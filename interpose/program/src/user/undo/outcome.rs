@@ -1,7 +1,7 @@
 //! Files that effects have created, recorded after the effects.
 //!
 //! A record is written before its effect, when the new file or the backup of an old file does not
-//! exist yet. The outcome follows the record as soon as the file exists. It contains the file's
+//! exist yet. The outcome follows the record as soon as the file exists, and contains the file's
 //! identity. Thus undo removes only files that the program has created, and not files of other
 //! processes at their names, and detects a backup that was moved, removed or exchanged. A record
 //! without an outcome is the last record of a process that failed during the call: nothing was

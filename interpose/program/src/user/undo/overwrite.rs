@@ -130,7 +130,7 @@ impl Recorder {
 
     /// Keeps old bytes in the log, or many in a file beside this one.
     ///
-    /// They are appended to the bytes that the file beside this one already contains.
+    /// The bytes are appended to those that the file beside this one already contains.
     fn keep_old(
         &mut self,
         path: &Path,

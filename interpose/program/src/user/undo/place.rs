@@ -1,6 +1,6 @@
 //! Locations of the logs of a job.
 //!
-//! They are in the user's directory in memory that outlives a process
+//! The logs are in the user's directory in memory that outlives a process
 //! (`understudy_formats::private`). If the job keeps checkpoints on disk, the logs are beside
 //! these, because the job may be restarted on another node or after the memory was lost. If the
 //! disk is full, a log continues in memory, and a mark stays on disk.
@@ -20,12 +20,12 @@ pub const MOVED: &str = "undo-moved";
 const LOG: &str = "undo";
 /// Extension of a file that records effects of threads, which cannot be undone.
 ///
-/// It contains 1 + the number of the last checkpoint after whose cut a thread of the process has
-/// changed files.
+/// The file contains 1 + the number of the last checkpoint after whose cut a thread of the process
+/// has changed files.
 const THREADS: &str = "undo-threads";
 /// Extension of the lock that a process holds while it undoes effects.
 ///
-/// There is one lock for each node, or for a job on disk.
+/// Each node has one lock, as has a job on disk.
 pub const LOCK: &str = "undo-lock";
 
 /// Label of the log and the backups for children of a process.
@@ -127,7 +127,7 @@ impl Place {
         self.log_of(process).with_extension(THREADS)
     }
 
-    /// True if threads have changed files after the cut of this epoch.
+    /// True if threads have changed files after the cut of `epoch`.
     ///
     /// Considers all starts of the job.
     pub fn have_effects_since(&self, epoch: Epoch) -> bool {

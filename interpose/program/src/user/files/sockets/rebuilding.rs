@@ -87,7 +87,7 @@ fn accept(fd: i32, patience: Duration) -> io::Result<OwnedFd> {
 
 /// Creates a socket of equal kind and options.
 ///
-/// Its options allow closed connections with the same address.
+/// The socket's options allow closed connections with an equal address.
 fn like(socket: &Socket) -> io::Result<OwnedFd> {
     let [family, kind, protocol] = socket.kind;
     // SAFETY: socket(2), whose new descriptor has no other owner.

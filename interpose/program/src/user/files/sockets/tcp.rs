@@ -148,7 +148,7 @@ pub fn has_room(fd: i32) -> bool {
 pub fn has_arrived(fd: i32, other: i32) -> bool {
     let start = Instant::now();
     while unacknowledged(fd) > 0 {
-        // This makes the other end send a delayed acknowledgement.
+        // The option makes the other end send a delayed acknowledgement.
         QUICK_ACK.write_number(other, 1);
         if unacknowledged(fd) == 0 {
             break;

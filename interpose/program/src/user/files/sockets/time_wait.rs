@@ -1,10 +1,10 @@
 //! Addresses that the kernel keeps for closed connections (TIME_WAIT, RFC 9293, 3.3.2).
 //!
 //! The kernel keeps the end that was closed first for a minute. Meanwhile its address can be bound
-//! only if the end had SO_REUSEADDR. Here one process had both ends of the connections. It
-//! therefore sends a connection request from the other end's address. The kernel answers it with an
-//! acknowledgement, the requester answers this with a reset, and the reset releases the address
-//! (RFC 1337).
+//! only if the end had SO_REUSEADDR. Here one process had both ends of the connections. This
+//! process therefore sends a connection request from the other end's address. The kernel answers it
+//! with an acknowledgement, the requester answers this with a reset, and the reset releases the
+//! address (RFC 1337).
 #![allow(unsafe_code)]
 
 use super::connecting::{connect_from, owned};
