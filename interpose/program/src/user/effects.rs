@@ -1,6 +1,7 @@
 //! Effects on files that cannot be undone.
 //!
-//! Their threads are not the main thread, and do not hold the MPI lock.
+//! Such effects are those of threads other than the main thread while they do not hold the MPI
+//! lock.
 #![allow(unsafe_code)]
 
 use super::output::stream_relay;
