@@ -28,9 +28,9 @@ pub enum JobOrder<B> {
         number: ProcessNumber,
         fallen: Vec<ProcessNumber>,
     },
-    /// Gives a process the files that a dead process of its node has handed over.
+    /// Gives a process the replica store of a dead process of its node.
     ///
-    /// From then on they are the heir's own.
+    /// From then on the store belongs to `heir`.
     Inherit {
         heir: ProcessNumber,
         from: ProcessNumber,
