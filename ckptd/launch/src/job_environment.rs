@@ -6,19 +6,18 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::process::Command;
 use understudy_pmi::is_of_a_launcher;
 
-/// A text of the system, as bytes.
+/// An operating-system string, as bytes.
 pub type Text = Vec<u8>;
 
-/// Beginnings of names of variables that tell of the host where the job is started, and not of the
-/// job.
+/// Prefixes of variables that describe the host on which the job is started.
 const OF_HOST: [&str; 4] = ["HOSTNAME", "SSH_", "XDG_", "DBUS_"];
 
-/// The environment of the job, for hosts that have another one.
+/// Environment of the job, for hosts that have another environment.
 #[derive(Clone, Debug, Encode, Decode)]
 pub struct Environment(Vec<(Text, Text)>);
 
 impl Environment {
-    /// This process's own, as far as it is the job's.
+    /// Returns this process's environment without variables of the launcher and the host.
     pub fn own() -> Environment {
         let is_of_host = |name: &OsStr| {
             OF_HOST
@@ -40,7 +39,7 @@ impl Environment {
             .map(|(_, value)| OsString::from_vec(value.clone()))
     }
 
-    /// Beside what a command inherits from its host.
+    /// Adds the variables to those that a command inherits from its host.
     pub fn give_to(&self, command: &mut Command) {
         command.envs(
             self.0

@@ -60,7 +60,7 @@ pub enum ToManager {
     },
     /// A cut follows all spawn calls up to `number`.
     ///
-    /// The worker does not know yet whether the cut will be committed.
+    /// It is not decided yet whether the cut will be committed.
     Captured {
         worker: Worker,
         number: u64,

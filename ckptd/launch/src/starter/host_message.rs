@@ -7,7 +7,7 @@ use crate::messages::Duty;
 use bincode::{Decode, Encode};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// What is to be started.
+/// Description of the guardians and the manager that a host has to start.
 #[derive(Debug, Encode, Decode)]
 pub struct Assignment {
     pub build: u64,
@@ -21,7 +21,7 @@ pub struct Assignment {
 pub enum StarterToHost {
     /// A signal for the processes.
     Signal(i32),
-    /// More of the standard input of rank 0; nothing: that is its end.
+    /// Data from the standard input of rank 0; empty at its end.
     Input(Vec<u8>),
 }
 
@@ -30,7 +30,7 @@ pub enum StarterToHost {
 /// Managers exchange messages of one build only.
 ///
 /// # Errors
-/// Those of reading it.
+/// Errors of reading the file.
 pub fn build() -> Result<u64, Error> {
     let what = || Error::system("this program's file");
     let own = std::env::current_exe().map_err(what())?;

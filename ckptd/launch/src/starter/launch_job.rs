@@ -1,5 +1,6 @@
-//! Starts the guardians of a job, as mpirun would: on this node, or on [several
-//! hosts](run_on_several).
+//! Starts the guardians of a job, as mpirun does.
+//!
+//! They run on this node, or on [several hosts](run_on_several).
 
 use super::forwarded_signals::{Started, pass_signals_on};
 use super::node_share::Share;
@@ -10,10 +11,10 @@ use crate::job_directory::{CKPTD_JOB, directory_of, prepare, remove_left};
 use crate::refused_start::refuse;
 use std::process::Stdio;
 
-/// Runs a job to its end; its exit status.
+/// Runs a job to its end; returns its exit status.
 ///
 /// # Errors
-/// Those of starting a process.
+/// Errors of starting a process.
 pub fn run(plan: &Plan) -> Result<i32, Error> {
     let host = rustix::system::uname()
         .nodename()
@@ -31,7 +32,7 @@ pub fn run(plan: &Plan) -> Result<i32, Error> {
         };
     }
     let status = guard(&share);
-    // A manager that could not be started, or was killed, has left its directory.
+    // A manager that could not be started, or was killed, has left the directory.
     remove_left(&directory_of(&share.job));
     status
 }
@@ -43,7 +44,7 @@ fn guard(share: &Share) -> Result<i32, Error> {
     for mut child in guardians {
         codes.extend(child.wait().map_err(Error::system("a guardian"))?.code());
     }
-    // Who was killed is missed by nobody, if others bring the job to its end.
+    // A guardian that was killed has no effect if other processes complete the job.
     let first = codes.iter().copied().find(|&code| code != 0);
     Ok(first.or(codes.pop()).unwrap_or(128 + libc::SIGKILL))
 }

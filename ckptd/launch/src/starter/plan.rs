@@ -1,21 +1,21 @@
-//! What a job is made of, as its user has said.
+//! Description of a job as given by the user.
 
 use super::hosts::{By, Host};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// What a job is made of.
+/// Description of a job as given by the user.
 pub struct Plan {
     pub workers: u32,
     pub spares: u32,
-    /// The program, with its arguments.
+    /// The program and its arguments.
     pub program: Vec<OsString>,
     pub preload: OsString,
-    /// The MPI library of a program that opens it late, by its name.
+    /// Name of the MPI library of a program that opens the library late.
     pub mpi: Option<PathBuf>,
-    /// Where it runs; nowhere but here, if there are none.
+    /// Hosts on which the job runs; empty if it runs on this host only.
     pub hosts: Vec<Host>,
     pub by: By,
-    /// What starts a command on another host: words, before that and the command.
+    /// Command that starts a command on another host: words before the host and the command.
     pub agent: Vec<String>,
 }
