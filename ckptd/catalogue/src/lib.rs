@@ -13,7 +13,7 @@ pub struct Message {
     pub identifier: &'static str,
     /// Text with the names of its parameters in braces, without the identifier.
     pub text: &'static str,
-    /// Reason for the message; empty if the text says it.
+    /// Reason for the message; empty if the text contains it.
     pub cause: &'static str,
     /// Action for the user; empty if none is needed.
     pub remedy: &'static str,

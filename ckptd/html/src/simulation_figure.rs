@@ -9,7 +9,7 @@ use understudy_simulator::{Simulation, Strategy, Values};
 
 const WIDTH: f64 = 330.0;
 const HEIGHT: f64 = 300.0;
-/// Margins of a panel's plot: labels are on the left and below, the title is above.
+/// Margins of a panel's plot; labels are on the left and below, titles above.
 const LEFT: f64 = 52.0;
 const RIGHT: f64 = 18.0;
 const TOP: f64 = 34.0;

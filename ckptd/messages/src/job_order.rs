@@ -23,7 +23,9 @@ pub enum JobOrder<B> {
     Announce { generation: Generation },
     /// Counts an idle spare's death as a failure, in all processes.
     CountSpare,
-    /// Asks a process which spares should take over from failed processes.
+    /// Requests placement hints from a process.
+    ///
+    /// The hints name spares that should take over from failed processes.
     Ask {
         number: ProcessNumber,
         fallen: Vec<ProcessNumber>,

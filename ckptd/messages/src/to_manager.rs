@@ -40,7 +40,7 @@ pub enum ToManager {
     Replenish {
         spares: u32,
     },
-    /// This process can be asked which spares should take over.
+    /// This process can give placement hints.
     CanChoose,
     Wish {
         spare: ProcessNumber,

@@ -71,7 +71,7 @@ fn is_of_this_node(job: &str) -> bool {
     })
 }
 
-/// Returns true if a relay holds the lock of its ledger.
+/// Returns true if a relay has locked its ledger.
 ///
 /// The relay may be in a container, whose processes are not visible here.
 fn is_locked(ledger: &Path) -> bool {

@@ -8,7 +8,7 @@ use understudy_catalogue::message;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Neither Open MPI nor MPICH.
+    /// The program uses neither Open MPI nor MPICH.
     #[error("{}", message::not_an_mpi_program(.0.display()))]
     NotMpi(PathBuf),
     /// The dynamic loader does not list the libraries of the program.

@@ -56,7 +56,7 @@ pub struct StreamCell {
     pub(super) seq: AtomicU32,
     /// A [`StreamState`], set by the relay.
     pub(super) state: AtomicU32,
-    /// Relay: bytes read from the pipe.
+    /// Relay: number of bytes that were read from the pipe.
     pub(super) raw_read: AtomicU64,
     /// Relay: position of the next byte to be read.
     pub(super) place: PositionCell,

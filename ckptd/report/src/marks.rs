@@ -98,7 +98,7 @@ type Key = (MarkWay, String, u64);
 /// Limit of regions that are counted one by one, of all annotations together.
 const MAX_REGIONS: usize = 100_000;
 
-/// Collects the savings of marks, event by event.
+/// Collects the savings by annotations, event by event.
 #[derive(Debug, Default)]
 pub(super) struct MarkCollector {
     savings: MarkSavings,

@@ -35,7 +35,7 @@ impl Setting {
             }
     }
 
-    /// Returns the iterations of the section after `done`, and the seconds of its checkpoint.
+    /// Returns the length of the section after `done`, and the time of its checkpoint.
     pub(crate) fn section(&self, done: u32) -> (u32, f64) {
         let count = self.every.min(self.iterations - done);
         let has_checkpoint = count == self.every && self.grid.nodes() > 1;

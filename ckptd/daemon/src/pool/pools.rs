@@ -173,7 +173,7 @@ impl Pools {
 
     /// Returns the load of each host, over all jobs.
     ///
-    /// Workers that spares have reported, and workers that spares have been leased for.
+    /// The load counts workers that spares have reported, and workers for which spares are leased.
     fn load(&self) -> BTreeMap<String, u32> {
         let mut load = BTreeMap::new();
         for job in self.jobs.values() {

@@ -32,7 +32,7 @@ use understudy_wire::line::{InputPage, InputReply, InputRequest, Line, Listener,
 const AHEAD: usize = 1 << 16;
 /// Interval in which a terminal is polled whose foreground group is another one.
 const BACKGROUND_POLL: Duration = Duration::from_millis(200);
-/// Time that the relay has to reply.
+/// Time limit for the relay's reply.
 const REPLY_LIMIT: Duration = Duration::from_secs(10);
 
 /// Standard input of a guardian's processes.
@@ -74,7 +74,7 @@ impl Input {
 
     /// Returns the standard input for a process that begins with the program.
     ///
-    /// A process of another number than the guardian's has none until it takes over.
+    /// A process with another number than the guardian's has no input until it takes over.
     ///
     /// # Errors
     /// Errors of the connection to the relay, and of lseek(2).
