@@ -3,8 +3,8 @@
 
 use crate::Error;
 use crate::job_directory::locked;
-use crate::job_environment::Environment;
 use crate::messages::{Duty, LeaderToStarter, Messages, put};
+use crate::process_context::{ProcessContext, own_program};
 use crate::tied_child::tie_to;
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Signal, getpid, set_parent_process_death_signal, setsid};
@@ -18,21 +18,22 @@ use understudy_wire::line::{Line, Listener, Socket};
 
 /// Starts the manager of a job on several nodes before its guardians.
 ///
-/// The manager receives its duty by standard input; its standard output is a pipe.
+/// The manager receives its duty by standard input; its standard output is a pipe. Without a
+/// context it has the executable, the environment and the standard error of this process.
 ///
 /// # Errors
 /// Errors of [`locked`] and [`start_manager`]; [`Error::SameHost`].
 pub fn start_with_duty(
     job: &str,
     duty: &Duty,
-    environment: Option<&Environment>,
+    context: Option<&ProcessContext>,
 ) -> Result<Child, Error> {
     let (directory, _lock) = locked(job)?;
     let path = directory.path().to_owned();
     if Line::call(&path, Socket::Manager).is_ok() {
         return Err(Error::SameHost);
     }
-    let mut manager = start_manager(&directory, &path, Some(environment))?;
+    let mut manager = start_manager(&directory, &path, Some(context))?;
     if let Some(input) = &mut manager.stdin {
         put(input, duty).map_err(Error::system("the process manager"))?;
     }
@@ -61,20 +62,21 @@ pub fn inherited_socket(socket: RawFd) -> Listener {
 
 /// Starts a manager that listens in a job's directory, in a session of its own.
 ///
-/// A manager with a duty has pipes, and the given environment or that of this process.
+/// A manager with a duty has pipes, and the given context or that of this process.
 ///
 /// # Errors
 /// Errors of the socket and of the start of a process.
 pub fn start_manager(
     directory: &Directory,
     path: &Path,
-    duty: Option<Option<&Environment>>,
+    duty: Option<Option<&ProcessContext>>,
 ) -> Result<Child, Error> {
-    let own = std::env::current_exe().map_err(Error::system("this program's file"))?;
     let what = || Error::system("the process manager's socket");
     let listener = Listener::new(directory, Socket::Manager).map_err(what())?;
     let descriptor = listener.as_fd().try_clone_to_owned().map_err(what())?;
-    let mut command = Command::new(own);
+    let context = duty.flatten();
+    let ckptd = context.map_or_else(own_program, |context| Ok(context.ckptd.clone()))?;
+    let mut command = Command::new(ckptd);
     command
         .arg("manage")
         .arg(descriptor.as_raw_fd().to_string())
@@ -86,8 +88,10 @@ pub fn start_manager(
             .stdin(Stdio::piped())
             .stdout(Stdio::piped()),
     };
-    if let Some(environment) = duty.flatten() {
-        environment.give_to(&mut command);
+    if let Some(context) = context {
+        let [_, stderr] = context.streams.for_command().map_err(what())?;
+        command.stderr(stderr);
+        context.environment.give_to(&mut command);
     }
     command.env_remove("LD_PRELOAD");
     command.envs(private::runtime_variable());

@@ -49,7 +49,14 @@ impl Seat {
 }
 
 /// Names of launchers, ckptd's own among them.
-const LAUNCHERS: [&str; 5] = ["ckptd", "prterun", "mpirun", "mpiexec", "prted"];
+const LAUNCHERS: [&str; 6] = [
+    "understudy",
+    "ckptd",
+    "prterun",
+    "mpirun",
+    "mpiexec",
+    "prted",
+];
 
 /// True if a process is a launcher.
 fn has_started_ranks(pid: u32) -> bool {

@@ -6,6 +6,7 @@
 
 use super::launchers::Meeting;
 use crate::Error;
+use crate::process_context::own_program;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
@@ -91,7 +92,7 @@ fn ask_pmi1(publish: Option<&LeaderAddress>) -> Result<String, Error> {
 
 /// Runs `ckptd meet` and returns its output.
 fn ask_pmix(publish: Option<&LeaderAddress>) -> Result<String, Error> {
-    let own = std::env::current_exe().map_err(Error::system("this program's file"))?;
+    let own = own_program()?;
     let mut command = Command::new(own);
     command.arg("meet").env_remove("LD_PRELOAD");
     command.args(publish.map(|_| "--publish"));

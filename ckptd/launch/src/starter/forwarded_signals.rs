@@ -43,20 +43,32 @@ impl Started {
     }
 }
 
-/// Forwards the signals of this process to the guardians and to `tell`.
-///
-/// # Errors
-/// Errors of sigaction(2), and of starting a thread.
-pub(super) fn pass_signals_on(
-    guardians: Started,
-    mut tell: impl FnMut(i32) + Send + 'static,
-) -> Result<(), Error> {
-    let mut signals = Signals::new(FORWARDED).map_err(Error::system("a signal handler"))?;
-    spawn_thread(move || {
-        for number in signals.forever() {
-            tell(number);
-            guardians.signal(number);
-        }
-    })
-    .map_err(Error::system("a thread"))
+/// Signals to this process, which wait until the guardians have been started.
+pub(super) struct CaughtSignals(Signals);
+
+impl CaughtSignals {
+    /// # Errors
+    /// Errors of sigaction(2).
+    pub fn catch() -> Result<CaughtSignals, Error> {
+        let signals = Signals::new(FORWARDED).map_err(Error::system("a signal handler"))?;
+        Ok(CaughtSignals(signals))
+    }
+
+    /// Passes all signals, earlier ones included, to `notify` and then to the guardians.
+    ///
+    /// # Errors
+    /// Errors of starting a thread.
+    pub fn pass_on_to(
+        mut self,
+        guardians: Started,
+        mut notify: impl FnMut(i32) + Send + 'static,
+    ) -> Result<(), Error> {
+        spawn_thread(move || {
+            for number in self.0.forever() {
+                notify(number);
+                guardians.signal(number);
+            }
+        })
+        .map_err(Error::system("a thread"))
+    }
 }

@@ -5,6 +5,7 @@ use crate::Error;
 use crate::job_environment::Environment;
 use crate::messages::Duty;
 use bincode::{Decode, Encode};
+use std::path::Path;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Description of the guardians and the manager that a host has to start.
@@ -25,14 +26,13 @@ pub enum StarterToHost {
     Input(Vec<u8>),
 }
 
-/// Returns the checksum of this program's file.
+/// Returns the checksum of the executable `ckptd`.
 ///
 /// Managers exchange messages of one build only.
 ///
 /// # Errors
 /// Errors of reading the file.
-pub fn build() -> Result<u64, Error> {
-    let what = || Error::system("this program's file");
-    let own = std::env::current_exe().map_err(what())?;
-    Ok(xxh3_64(&std::fs::read(own).map_err(what())?))
+pub fn build_of(ckptd: &Path) -> Result<u64, Error> {
+    let bytes = std::fs::read(ckptd).map_err(Error::system(ckptd.display().to_string()))?;
+    Ok(xxh3_64(&bytes))
 }

@@ -3,7 +3,8 @@
 use super::plan::Plan;
 use crate::Error;
 use crate::find_program::find_program;
-use crate::job_environment::{Environment, Text};
+use crate::job_environment::Text;
+use crate::process_context::ProcessContext;
 use crate::tied_child::die_with_parent;
 use bincode::{Decode, Encode};
 use std::ffi::{OsStr, OsString};
@@ -105,17 +106,20 @@ impl Share {
     /// Errors of starting a process.
     pub fn start(
         &self,
-        environment: Option<&Environment>,
+        context: &ProcessContext,
         mut input: impl FnMut() -> Stdio,
     ) -> Result<Vec<Child>, Error> {
+        let what = || Error::system("a guardian");
         let mut guardian = |(place, &rank)| {
-            let mut command = self.command(environment, place, rank)?;
+            let mut command = self.command(context, place, rank)?;
+            let [stdout, stderr] = context.streams.for_command().map_err(what())?;
+            command.stdout(stdout).stderr(stderr);
             command.stdin(if rank == Guardian(0) {
                 input()
             } else {
                 Stdio::null()
             });
-            command.spawn().map_err(Error::system("a guardian"))
+            command.spawn().map_err(what())
         };
         let mut started: Vec<Child> = Vec::new();
         for each in (0..).zip(&self.ranks) {
@@ -136,19 +140,16 @@ impl Share {
 
     fn command(
         &self,
-        environment: Option<&Environment>,
+        context: &ProcessContext,
         place: u32,
         rank: Guardian,
     ) -> Result<Command, Error> {
-        let own = std::env::current_exe().map_err(Error::system("this program's file"))?;
-        let mut command = Command::new(own);
+        let mut command = Command::new(&context.ckptd);
         command
             .args(["guardian", "--"])
             .arg(OsStr::from_bytes(&self.file));
         command.args(self.program.iter().map(|word| OsStr::from_bytes(word)));
-        if let Some(environment) = environment {
-            environment.give_to(&mut command);
-        }
+        context.environment.give_to(&mut command);
         let set = |(name, value): &(Text, Text)| {
             command.env(OsStr::from_bytes(name), OsStr::from_bytes(value));
         };

@@ -1,10 +1,11 @@
-//! Description of a job as given by the user.
+//! The plan of a job: its processes, program and hosts.
 
 use super::hosts::{By, Host};
+use crate::process_context::ProcessContext;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Description of a job as given by the user.
+/// The processes, program and hosts of a job.
 pub struct Plan {
     pub workers: u32,
     pub spares: u32,
@@ -13,9 +14,12 @@ pub struct Plan {
     pub preload: OsString,
     /// Name of the MPI library of a program that opens the library late.
     pub mpi: Option<PathBuf>,
-    /// Hosts on which the job runs; empty if it runs on this host only.
+    /// Hosts of the processes; empty if all run on this host.
     pub hosts: Vec<Host>,
     pub by: By,
-    /// Command that starts a command on another host: words before the host and the command.
+    /// Command that starts a command on another host.
+    ///
+    /// The name of the host and the command are added.
     pub agent: Vec<String>,
+    pub context: ProcessContext,
 }

@@ -2,13 +2,15 @@
 //!
 //! The starter sends the assignment by standard input, and receives the output.
 
-use super::forwarded_signals::{Started, pass_signals_on};
-use super::host_message::{Assignment, StarterToHost, build};
+use super::forwarded_signals::{CaughtSignals, Started};
+use super::host_message::{Assignment, StarterToHost, build_of};
 use crate::Error;
 use crate::job_directory::{directory_of, remove_left};
 use crate::manager_process::start_with_duty;
 use crate::messages::Messages;
+use crate::process_context::{ProcessContext, own_program};
 use crate::spawn_thread::spawn_thread;
+use crate::streams::Streams;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write};
@@ -31,7 +33,8 @@ pub fn run_on_host() -> Result<i32, Error> {
         io::ErrorKind::InvalidData => Error::Build,
         _ => what()(error),
     })?;
-    if assignment.build != build()? {
+    let ckptd = own_program()?;
+    if assignment.build != build_of(&ckptd)? {
         return Err(Error::Build);
     }
     let directory = OsStr::from_bytes(&assignment.directory);
@@ -41,12 +44,18 @@ pub fn run_on_host() -> Result<i32, Error> {
         name_runtime_directory(place);
     }
     share.check()?;
+    let context = ProcessContext {
+        ckptd,
+        environment,
+        streams: Streams::own()?,
+    };
+    let signals = CaughtSignals::catch()?;
     // The manager detects the end of this process by the end of its standard input.
-    let manager = start_with_duty(&share.job, &assignment.duty, Some(&environment))?;
-    let mut guardians = share.start(Some(&environment), Stdio::piped)?;
+    let manager = start_with_duty(&share.job, &assignment.duty, Some(&context))?;
+    let mut guardians = share.start(&context, Stdio::piped)?;
     let input = guardians.first_mut().and_then(|first| first.stdin.take());
     let started = Started::new(&guardians)?;
-    pass_signals_on(started.clone(), |_| {})?;
+    signals.pass_on_to(started.clone(), |_| {})?;
     spawn_thread(move || listen(messages, &started, input)).map_err(Error::system("a thread"))?;
     for child in &mut guardians {
         child.wait().map_err(Error::system("a guardian"))?;

@@ -3,8 +3,8 @@
 //! The manager with the leader runs here, so that no other host must survive to the end. Each other
 //! host runs a `ckptd node`.
 
-use super::forwarded_signals::{Started, pass_signals_on};
-use super::host_message::{Assignment, StarterToHost, build};
+use super::forwarded_signals::{CaughtSignals, Started};
+use super::host_message::{Assignment, StarterToHost, build_of};
 use super::hosts::deal;
 use super::node_share::Share;
 use super::plan::Plan;
@@ -13,13 +13,13 @@ use crate::job_environment::Environment;
 use crate::manager_process::{port_of, start_with_duty};
 use crate::messages::{Duty, LeaderToStarter, Messages, StarterToLeader, put};
 use crate::output::UNWRITTEN;
-use crate::say::say;
+use crate::process_context::ProcessContext;
 use crate::spawn_thread::spawn_thread;
 use crate::tied_child::die_with_parent;
 use parking_lot::Mutex;
 use std::io::{self, Read};
 use std::net::{ToSocketAddrs, UdpSocket};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -51,7 +51,13 @@ type Input = Arc<Mutex<ChildStdin>>;
 ///
 /// # Errors
 /// Errors of starting processes on this host. Failures on other hosts are printed and end the job.
-pub fn run_on_several(plan: &Plan, share: &Share, own: &str) -> Result<i32, Error> {
+pub fn run_on_several(
+    plan: &Plan,
+    share: &Share,
+    own: &str,
+    (signals, mut notify): (CaughtSignals, impl FnMut(i32) + Send + 'static),
+) -> Result<i32, Error> {
+    let context = &plan.context;
     let ranks = deal(&plan.hosts, share.size, plan.by)?;
     let token = auth::nonce().map_err(Error::system("getrandom"))?.to_vec();
     let shares = plan
@@ -71,7 +77,7 @@ pub fn run_on_several(plan: &Plan, share: &Share, own: &str) -> Result<i32, Erro
             .map(|(name, _)| (*name).to_owned())
             .collect(),
     };
-    let mut manager = start_with_duty(&share.job, &duty, None)?;
+    let mut manager = start_with_duty(&share.job, &duty, Some(context))?;
     let what = || Error::system("the process manager");
     let port = port_of(&mut manager)?;
     let (Some(output), Some(mut input)) = (manager.stdout.take(), manager.stdin.take()) else {
@@ -80,13 +86,14 @@ pub fn run_on_several(plan: &Plan, share: &Share, own: &str) -> Result<i32, Erro
     let mut messages = Messages::new(output);
     let mut guardians = Vec::new();
     for (_, share) in &here {
-        guardians.extend(share.start(None, Stdio::inherit)?);
+        guardians.extend(share.start(context, Stdio::inherit)?);
     }
     let (mut agents, mut inputs) = (Vec::new(), Vec::new());
-    let (build, environment) = (build()?, Environment::own());
+    let build = build_of(&context.ckptd)?;
+    let environment = Environment::own().with(&context.environment);
     let directory = std::env::current_dir().map_err(Error::system("the working directory"))?;
     for (node, (name, share)) in (1..).zip(elsewhere) {
-        let mut child = start(&plan.agent, name)?;
+        let mut child = start(&plan.agent, name, context)?;
         let has_first = share.ranks.contains(&Guardian(0));
         let assignment = Assignment {
             build,
@@ -115,7 +122,8 @@ pub fn run_on_several(plan: &Plan, share: &Share, own: &str) -> Result<i32, Erro
             has_ended: false,
         });
     }
-    pass_signals_on(Started::new(&guardians)?, move |number| {
+    signals.pass_on_to(Started::new(&guardians)?, move |number| {
+        notify(number);
         inputs
             .iter()
             .for_each(|input| tell(input, &StarterToHost::Signal(number)));
@@ -126,9 +134,10 @@ pub fn run_on_several(plan: &Plan, share: &Share, own: &str) -> Result<i32, Erro
     for mut guardian in guardians {
         codes.extend(guardian.wait().map_err(Error::system("a guardian"))?.code());
     }
-    let outputs = [rustix::stdio::stdout(), rustix::stdio::stderr()];
+    let streams = &context.streams;
+    let outputs = [streams.stdout.as_fd(), streams.stderr.as_fd()];
     for host in end(&mut agents, FAREWELL, outputs) {
-        say(message::host_not_ended(host, FAREWELL.as_secs()));
+        streams.print(message::host_not_ended(host, FAREWELL.as_secs()));
         codes.push(UNWRITTEN.into());
     }
     Ok(codes.into_iter().find(|&code| code != 0).unwrap_or(0))
@@ -169,9 +178,8 @@ fn addresses(host: &str, own: &str, port: u16) -> Vec<String> {
 }
 
 /// Starts `ckptd node` on a host.
-fn start(agent: &[String], host: &str) -> Result<Child, Error> {
-    let own = std::env::current_exe().map_err(Error::system("this program's file"))?;
-    let own = own.to_string_lossy().into_owned();
+fn start(agent: &[String], host: &str, context: &ProcessContext) -> Result<Child, Error> {
+    let ckptd = context.ckptd.to_string_lossy();
     let Some((program, options)) = agent.split_first() else {
         return Err(Error::Hosts(
             "the command that starts others is empty".into(),
@@ -179,9 +187,14 @@ fn start(agent: &[String], host: &str) -> Result<Child, Error> {
     };
     let mut command = Command::new(program);
     command.args(options).arg(host);
-    command.arg(format!("exec {} node", shell_words::quote(&own)));
+    command.arg(format!("exec {} node", shell_words::quote(&ckptd)));
     // Signals of a terminal's process group are forwarded by this process.
-    command.stdin(Stdio::piped()).process_group(0);
+    let [stdout, stderr] = context
+        .streams
+        .for_command()
+        .map_err(Error::system("an agent"))?;
+    command.stdin(Stdio::piped()).stdout(stdout).stderr(stderr);
+    command.process_group(0);
     die_with_parent(&mut command);
     command.spawn().map_err(Error::system(program.clone()))
 }
@@ -264,7 +277,6 @@ fn end(agents: &mut [Agent], limit: Duration, outputs: [BorrowedFd<'_>; 2]) -> V
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
 
     #[test]
