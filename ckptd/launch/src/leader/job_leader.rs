@@ -53,8 +53,7 @@ pub struct JobLeader {
 impl JobLeader {
     /// Returns the leader on this host.
     ///
-    /// The failure domains of hosts are read from the file; without it, each host is a domain of
-    /// its own.
+    /// Without a file of failure domains, each host is a domain of its own.
     pub fn new(host: &str, file_of_domains: Option<PathBuf>) -> JobLeader {
         JobLeader {
             file_of_domains,
@@ -236,9 +235,7 @@ impl JobLeader {
         }
     }
 
-    /// Records the nodes on which a worker has spawned processes.
-    ///
-    /// When the worker is rolled back, these nodes are informed, wherever the worker is by then.
+    /// Records the nodes on which a worker spawns, and informs them of its rollback.
     fn note_spawns(&mut self, node: u32, said: &ToManager) {
         match *said {
             ToManager::Spawns { worker, .. } => drop(self.spawned.insert((worker, node))),
@@ -410,9 +407,7 @@ fn said_by_guardian(message: &Ended) -> Event {
     }
 }
 
-/// True if the job decides about a message.
-///
-/// The node of the process handles the others.
+/// True if the job, and not the node of the process, handles a message.
 fn is_for_job(message: &ToManager) -> bool {
     !matches!(
         message,
