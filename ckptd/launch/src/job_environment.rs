@@ -6,11 +6,10 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::process::Command;
 use understudy_pmi::is_of_a_launcher;
 
-/// A text of the system, as bytes.
+/// An operating-system string, as bytes.
 pub type Text = Vec<u8>;
 
-/// Beginnings of names of variables that tell of the host where the job is started, and not of the
-/// job.
+/// Prefixes of variables that describe the host on which the job is started.
 const OF_HOST: [&str; 4] = ["HOSTNAME", "SSH_", "XDG_", "DBUS_"];
 
 /// Variables of the environment of a job.
@@ -18,7 +17,7 @@ const OF_HOST: [&str; 4] = ["HOSTNAME", "SSH_", "XDG_", "DBUS_"];
 pub struct Environment(Vec<(Text, Text)>);
 
 impl Environment {
-    /// This process's own, as far as it is the job's.
+    /// Returns this process's environment without variables of the launcher and the host.
     pub fn own() -> Environment {
         let is_of_host = |name: &OsStr| {
             OF_HOST
@@ -30,7 +29,7 @@ impl Environment {
         )
     }
 
-    /// Returns these variables.
+    /// Returns an environment of these variables.
     pub fn of(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Environment {
         let variables = variables.into_iter();
         Environment(
@@ -42,7 +41,7 @@ impl Environment {
 
     /// Adds variables, which replace those of equal names.
     pub fn with(mut self, variables: &Environment) -> Environment {
-        // The last of equal names is in force (`Environment::value`, `Command::envs`).
+        // Of equal names the last is in force (`Environment::value`, `Command::envs`).
         self.0.extend_from_slice(&variables.0);
         self
     }
@@ -60,7 +59,7 @@ impl Environment {
             .map(|(_, value)| OsString::from_vec(value.clone()))
     }
 
-    /// Beside what a command inherits from its host.
+    /// Adds the variables to those that a command inherits from its host.
     pub fn give_to(&self, command: &mut Command) {
         command.envs(self.variables());
     }

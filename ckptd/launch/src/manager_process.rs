@@ -1,4 +1,4 @@
-//! The process of a manager: its start, and what it inherits.
+//! The process of a manager: its start, and its inherited socket.
 #![allow(unsafe_code)]
 
 use crate::Error;
@@ -16,13 +16,13 @@ use understudy_formats::private::{self, Directory};
 use understudy_pmi::is_of_a_launcher;
 use understudy_wire::line::{Line, Listener, Socket};
 
-/// Starts the manager of a job on several nodes before its guardians, which will find it.
+/// Starts the manager of a job on several nodes before its guardians.
 ///
-/// The manager receives its duty by standard input; its standard output is a pipe. Without a context
-/// it has the executable, the environment and the standard error of this process.
+/// The manager receives its duty by standard input; its standard output is a pipe. Without a
+/// context it has the executable, the environment and the standard error of this process.
 ///
 /// # Errors
-/// As [`locked`] and [`start_manager`]; [`Error::SameHost`].
+/// Errors of [`locked`] and [`start_manager`]; [`Error::SameHost`].
 pub fn start_with_duty(
     job: &str,
     duty: &Duty,
@@ -55,7 +55,8 @@ pub fn port_of(leader: &mut Child) -> Result<u16, Error> {
 
 /// Takes the socket that this process, a new manager, has inherited.
 pub fn inherited_socket(socket: RawFd) -> Listener {
-    // SAFETY: `start_manager` has left it open for this process, its only owner.
+    // SAFETY: `start_manager` has left the descriptor open for this process, which is its only
+    // owner.
     Listener::from(unsafe { OwnedFd::from_raw_fd(socket) })
 }
 
@@ -64,7 +65,7 @@ pub fn inherited_socket(socket: RawFd) -> Listener {
 /// A manager with a duty has pipes, and the given context or that of this process.
 ///
 /// # Errors
-/// Those of the socket and of the start of a process.
+/// Errors of the socket and of the start of a process.
 pub fn start_manager(
     directory: &Directory,
     path: &Path,
@@ -94,7 +95,7 @@ pub fn start_manager(
     }
     command.env_remove("LD_PRELOAD");
     command.envs(private::runtime_variable());
-    // Its servers would take these for their own launcher's.
+    // The manager's servers would mistake these variables for those of their own launcher.
     for (name, _) in std::env::vars_os().filter(|(name, _)| is_of_a_launcher(name)) {
         command.env_remove(name);
     }
@@ -102,13 +103,14 @@ pub fn start_manager(
     let prepare = move || {
         fcntl_setfd(&descriptor, FdFlags::empty())?;
         setsid()?;
-        // Until a guardian has come (`Node`). One with a duty ends with its standard input.
+        // A manager without a duty dies with its parent until a guardian has joined (`Node`). A
+        // manager with a duty ends with its standard input.
         match is_alone {
             true => tie_to(parent, Signal::KILL),
             false => Ok(set_parent_process_death_signal(None)?),
         }
     };
-    // SAFETY: between fork and exec only system calls are made.
+    // SAFETY: `prepare` makes only system calls, which are allowed between fork and exec.
     let command = unsafe { command.pre_exec(prepare) };
     command
         .spawn()

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 pub struct ProcessContext {
     /// The executable `ckptd`.
     pub ckptd: PathBuf,
-    /// Variables beside those of the process that starts them.
+    /// Variables that are added to those of the starting process.
     pub environment: Environment,
     pub streams: Streams,
 }
@@ -17,7 +17,7 @@ pub struct ProcessContext {
 /// Returns the file of this program.
 ///
 /// # Errors
-/// Those of readlink(2).
+/// Errors of readlink(2).
 pub fn own_program() -> Result<PathBuf, Error> {
     std::env::current_exe().map_err(Error::system("this program's file"))
 }

@@ -17,7 +17,7 @@ impl Streams {
     /// Returns duplicates of this process's streams.
     ///
     /// # Errors
-    /// Those of dup(2).
+    /// Errors of dup(2).
     pub fn own() -> Result<Streams, Error> {
         let duplicates = || {
             Ok(Streams {
@@ -31,7 +31,7 @@ impl Streams {
     /// Returns standard output and standard error for a command.
     ///
     /// # Errors
-    /// Those of dup(2).
+    /// Errors of dup(2).
     pub fn for_command(&self) -> io::Result<[Stdio; 2]> {
         Ok([
             self.stdout.try_clone()?.into(),

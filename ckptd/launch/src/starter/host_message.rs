@@ -8,7 +8,7 @@ use bincode::{Decode, Encode};
 use std::path::Path;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// What is to be started.
+/// Description of the guardians and the manager that a host has to start.
 #[derive(Debug, Encode, Decode)]
 pub struct Assignment {
     pub build: u64,
@@ -22,7 +22,7 @@ pub struct Assignment {
 pub enum StarterToHost {
     /// A signal for the processes.
     Signal(i32),
-    /// More of the standard input of rank 0; nothing: that is its end.
+    /// Data from the standard input of rank 0; empty at its end.
     Input(Vec<u8>),
 }
 
@@ -31,7 +31,7 @@ pub enum StarterToHost {
 /// Managers exchange messages of one build only.
 ///
 /// # Errors
-/// Those of reading it.
+/// Errors of reading the file.
 pub fn build_of(ckptd: &Path) -> Result<u64, Error> {
     let bytes = std::fs::read(ckptd).map_err(Error::system(ckptd.display().to_string()))?;
     Ok(xxh3_64(&bytes))

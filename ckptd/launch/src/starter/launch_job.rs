@@ -1,5 +1,6 @@
-//! Starts the guardians of a job, as mpirun would: on this node, or on [several
-//! hosts](run_on_several).
+//! Starts the guardians of a job, as mpirun does.
+//!
+//! They run on this node, or on [several hosts](run_on_several).
 
 use super::forwarded_signals::{CaughtSignals, Started};
 use super::node_share::Share;
@@ -11,13 +12,13 @@ use crate::process_context::ProcessContext;
 use crate::refused_start::refuse;
 use std::process::Stdio;
 
-/// Runs a job to its end. Returns its exit status.
+/// Runs a job to its end, and returns its exit status.
 ///
-/// The thread that calls this must live as long as the process: the guardians end with it. Signals
-/// to this process go to the job, after `notify` has been called with their numbers.
+/// The calling thread must live as long as the process, because the guardians end with it. Signals
+/// to this process are forwarded to the job, after `notify` was called with their numbers.
 ///
 /// # Errors
-/// Those of starting a process.
+/// Errors of starting a process.
 pub fn run(plan: &Plan, notify: impl FnMut(i32) + Send + 'static) -> Result<i32, Error> {
     let signals = CaughtSignals::catch()?;
     let host = rustix::system::uname()
@@ -36,7 +37,7 @@ pub fn run(plan: &Plan, notify: impl FnMut(i32) + Send + 'static) -> Result<i32,
         };
     }
     let status = guard(&share, &plan.context, signals, notify);
-    // A manager that could not be started, or was killed, has left its directory.
+    // A manager that could not be started, or was killed, has left the directory.
     remove_left(&directory_of(&share.job));
     status
 }
@@ -53,7 +54,7 @@ fn guard(
     for mut child in guardians {
         codes.extend(child.wait().map_err(Error::system("a guardian"))?.code());
     }
-    // Who was killed is missed by nobody, if others bring the job to its end.
+    // A guardian that was killed has no effect if other processes complete the job.
     let first = codes.iter().copied().find(|&code| code != 0);
     Ok(first.or(codes.pop()).unwrap_or(128 + libc::SIGKILL))
 }

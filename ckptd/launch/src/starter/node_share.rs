@@ -1,4 +1,4 @@
-//! What a node has of a job that is started by ckptd: its guardians.
+//! Share of a node in a job that is started by ckptd: its guardians.
 
 use super::plan::Plan;
 use crate::Error;
@@ -15,23 +15,24 @@ use understudy_numbers::Guardian;
 use understudy_pmi::{Identity, adopt};
 use understudy_wire::line::PRELOADED;
 
-/// The share of a node.
+/// Share of a node in a job.
 #[derive(Clone, Debug, Encode, Decode)]
 pub struct Share {
     pub job: String,
-    /// Of the whole job.
+    /// Number of processes of the whole job.
     pub size: u32,
-    /// Those of the node.
+    /// Ranks of this node's guardians.
     pub ranks: Vec<Guardian>,
-    /// The program's file, and its name with its arguments.
+    /// File of the program.
     file: Text,
+    /// Name of the program, followed by its arguments.
     program: Vec<Text>,
     preload: Text,
     variables: Vec<(Text, Text)>,
 }
 
 impl Share {
-    /// All of a job.
+    /// Returns the share that contains the whole job.
     ///
     /// # Errors
     /// [`Error::NoProgram`], [`Error::Missing`].
@@ -75,7 +76,7 @@ impl Share {
         Ok(share)
     }
 
-    /// The same for these ranks.
+    /// Returns the share with these ranks only.
     pub fn with(&self, ranks: Vec<Guardian>) -> Share {
         Share {
             ranks,
@@ -83,7 +84,7 @@ impl Share {
         }
     }
 
-    /// Whether all files are on this node.
+    /// Checks that all files exist on this node.
     ///
     /// # Errors
     /// [`Error::NoProgram`], [`Error::Missing`].
@@ -97,11 +98,12 @@ impl Share {
         }
     }
 
-    /// Starts the guardians of these ranks; they do not outlive this thread. That of rank 0 gets
-    /// `input`.
+    /// Starts the guardians of these ranks; `input` is the standard input of rank 0.
+    ///
+    /// The guardians do not outlive this thread.
     ///
     /// # Errors
-    /// Those of starting a process.
+    /// Errors of starting a process.
     pub fn start(
         &self,
         context: &ProcessContext,
@@ -124,7 +126,7 @@ impl Share {
             match guardian(each) {
                 Ok(child) => started.push(child),
                 Err(error) => {
-                    // Nobody would wait for them.
+                    // No process would collect their exit statuses.
                     for mut child in started {
                         let _ = child.kill();
                         let _ = child.wait();

@@ -9,15 +9,17 @@ use std::path::PathBuf;
 pub struct Plan {
     pub workers: u32,
     pub spares: u32,
-    /// The program, with its arguments.
+    /// The program and its arguments.
     pub program: Vec<OsString>,
     pub preload: OsString,
-    /// The MPI library of a program that opens it late, by its name.
+    /// Name of the MPI library of a program that opens the library late.
     pub mpi: Option<PathBuf>,
-    /// Hosts of the processes; empty for this host alone.
+    /// Hosts of the processes; empty if all run on this host.
     pub hosts: Vec<Host>,
     pub by: By,
-    /// Words of the command that starts another on a host; the host's name and that command follow.
+    /// Command that starts a command on another host.
+    ///
+    /// The name of the host and the command are added.
     pub agent: Vec<String>,
     pub context: ProcessContext,
 }

@@ -1,5 +1,7 @@
-//! Starts a job on several hosts: the leader's manager here, so that no other host is needed to the
-//! end, and a `ckptd node` on each other host.
+//! Starts a job on several hosts.
+//!
+//! The manager with the leader runs here, so that no other host must survive to the end. Each other
+//! host runs a `ckptd node`.
 
 use super::forwarded_signals::{CaughtSignals, Started};
 use super::host_message::{Assignment, StarterToHost, build_of};
@@ -28,13 +30,13 @@ use understudy_numbers::Guardian;
 use understudy_wire::auth;
 use understudy_wire::io::{Interest, is_ready};
 
-/// How often agents are looked at.
+/// Poll interval of agents.
 const LOOK: Duration = Duration::from_millis(50);
-/// How long the last output may take when the job has ended, if it is read.
+/// Time limit for the last output after the job has ended, while it is read.
 const FAREWELL: Duration = Duration::from_secs(5);
 const FAREWELL_PERIOD: Duration = Duration::from_millis(2);
 
-/// What has been started on another host.
+/// Command that was started for another host.
 struct Agent {
     node: u32,
     host: String,
@@ -42,13 +44,13 @@ struct Agent {
     has_ended: bool,
 }
 
-/// Its standard input, which threads share.
+/// Standard input of an agent, shared by threads.
 type Input = Arc<Mutex<ChildStdin>>;
 
-/// Runs the job on the hosts of the plan; its exit status.
+/// Runs the job on the hosts of the plan; returns its exit status.
 ///
 /// # Errors
-/// Those of starting processes here. What goes wrong on other hosts is told, and ends the job.
+/// Errors of starting processes on this host. Failures on other hosts are printed and end the job.
 pub fn run_on_several(
     plan: &Plan,
     share: &Share,
@@ -105,7 +107,7 @@ pub fn run_on_several(
             },
         };
         if let Some(mut input) = child.stdin.take() {
-            // Who has ended at once is found below.
+            // An agent that has ended at once is detected below.
             let _ = put(&mut input, &assignment);
             let input = Arc::new(Mutex::new(input));
             if has_first {
@@ -142,18 +144,19 @@ pub fn run_on_several(
 }
 
 fn tell(input: &Input, message: &StarterToHost) {
-    // One that has ended is found by its end.
+    // The end of the agent is detected elsewhere.
     let _ = put(&mut *input.lock(), message);
 }
 
-/// Whether a name is this host's.
+/// True if a name is that of this host.
 fn is_here(name: &str, own: &str) -> bool {
     let short = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
     name == "localhost" || name == own || short(name) == short(own)
 }
 
-/// Where the leader can be reached from a host: by the address that this one has on the way there,
-/// or else by its name.
+/// Returns addresses at which a host can reach the leader.
+///
+/// The first is the local address of the route to the host, and the second is this host's name.
 fn addresses(host: &str, own: &str, port: u16) -> Vec<String> {
     let on_the_way = || -> io::Result<String> {
         let to = (host, 9)
@@ -162,7 +165,7 @@ fn addresses(host: &str, own: &str, port: u16) -> Vec<String> {
             .ok_or(io::ErrorKind::NotFound)?;
         let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
         let socket = UdpSocket::bind(any)?;
-        // Nothing is sent.
+        // Connecting a UDP socket sends nothing.
         socket.connect(to)?;
         let mut address = socket.local_addr()?;
         address.set_port(port);
@@ -185,7 +188,7 @@ fn start(agent: &[String], host: &str, context: &ProcessContext) -> Result<Child
     let mut command = Command::new(program);
     command.args(options).arg(host);
     command.arg(format!("exec {} node", shell_words::quote(&ckptd)));
-    // What a terminal sends to all reaches it from here.
+    // Signals of a terminal's process group are forwarded by this process.
     let [stdout, stderr] = context
         .streams
         .for_command()
@@ -196,7 +199,7 @@ fn start(agent: &[String], host: &str, context: &ProcessContext) -> Result<Child
     command.spawn().map_err(Error::system(program.clone()))
 }
 
-/// Standard input is that of rank 0, which is elsewhere.
+/// Passes standard input on to rank 0, which is on another host.
 fn pass_input_on(to: &Input) -> Result<(), Error> {
     let to = Arc::clone(to);
     spawn_thread(move || {
@@ -209,7 +212,7 @@ fn pass_input_on(to: &Input) -> Result<(), Error> {
     .map_err(Error::system("a thread"))
 }
 
-/// Tells the leader which agents have ended, and ends those that it has no use for, until it ends.
+/// Reports ended agents to the leader, and kills unneeded ones, until the leader ends.
 fn attend(
     messages: &mut Messages<std::process::ChildStdout>,
     agents: &mut [Agent],
@@ -234,7 +237,7 @@ fn attend(
                     node: agent.node,
                     status: status.code().unwrap_or(128 + libc::SIGKILL),
                 };
-                // When it has gone, that is found next.
+                // The end of the leader is detected next.
                 let _ = put(input, &ended);
             }
         }
@@ -243,9 +246,9 @@ fn attend(
 
 /// Waits for the last output, and returns the hosts that have not ended.
 ///
-/// The limit is for the time in which what is printed is read and this process runs.
+/// The limit applies to time in which the output is read and this process runs.
 fn end(agents: &mut [Agent], limit: Duration, outputs: [BorrowedFd<'_>; 2]) -> Vec<String> {
-    // A terminal that has been hung up is no reader.
+    // A terminal that was hung up is not a reader.
     let is_blocked = |output| {
         matches!(
             is_ready(&output, Interest::WRITE, Duration::ZERO),
