@@ -1,10 +1,11 @@
 //! Intervals between checkpoints.
 //!
 //! With `UNDERSTUDY_INTERVAL=auto` the interval depends on the cost of checkpoints, and on the rate
-//! of the job's failures. All workers must use the same interval, since the distance between their
-//! decisions follows from it; so the cost and the rate that count are the maxima, which come with
-//! the vote: every worker gets them at the same candidate. After a recovery nothing is agreed on
-//! until the first vote. The belief about failures outlives a recovery, and newcomers get it.
+//! of the job's failures. All workers must use an equal interval, because it determines the
+//! distance between their decisions. So they use the maxima of the cost and of the rate, which are
+//! part of the vote: every worker receives them at one cut point. After a recovery no interval is
+//! agreed on until the first vote. The belief about failures survives a recovery, and replacements
+//! receive it.
 //!
 //! The caller passes the time, the settings, the deaths of spares and the warnings. It computes
 //! with floating-point numbers, so the caller masks the program's exceptions.
@@ -109,7 +110,7 @@ impl Pace {
         };
     }
 
-    /// Returns the belief about failures, up to this moment; a newcomer gets it.
+    /// Returns the belief about failures up to this moment; replacements receive it.
     pub fn failures(&mut self, now: Instant) -> &mut Failures {
         let before = self.counted.replace(now).unwrap_or(now);
         self.failures.rate.pass(now - before);
@@ -121,7 +122,7 @@ impl Pace {
         (self.failures, self.counted) = (failures, Some(now));
     }
 
-    /// Records a failure that has set the job back and may come again.
+    /// Records a failure that has set the job back and may recur.
     ///
     /// `mtbf` is the mean time between failures of the setting.
     pub fn fail(&mut self, now: Instant, mtbf: Duration) {

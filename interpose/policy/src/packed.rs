@@ -1,6 +1,6 @@
-//! Compression of bytes that are kept for long and read seldom (Zstandard, RFC 8878).
+//! Compression of bytes that are stored for long and rarely read (Zstandard, RFC 8878).
 //!
-//! The number of bytes stands in front.
+//! The output begins with the number of original bytes.
 
 use std::io;
 
