@@ -479,7 +479,7 @@ fn epoch(job: &Job, dead: &[Worker]) -> Result<Epoch, Lost> {
 /// process is reduced, it may even need a replica that such a dead process has stored, and the job
 /// would be lost.
 ///
-/// A process records its replica before it enters the barrier that commits the epoch. So no process
+/// A process records its replica before it enters the vote that commits the epoch. So no process
 /// can have committed the later one.
 fn is_dearer(job: &Job, dead: &[Worker], committed: Epoch) -> bool {
     let left = |worker: &Worker| {

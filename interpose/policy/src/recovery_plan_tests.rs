@@ -339,7 +339,7 @@ fn the_epoch_that_costs_less_is_taken_where_nobody_can_have_committed_the_later_
         epoch(&[living(0, 0), heir(4, 1, 3, 0), whole(worker(2, 2, 3), 4)]),
         Ok((4, 1))
     );
-    // Worker 1 may have entered the barrier and seen the commit.
+    // Worker 1 may have entered the vote and seen the commit.
     assert_eq!(
         epoch(&[living(0, 80), heir(4, 1, 3, 4), other.clone()]),
         Ok((4, 0))
@@ -352,7 +352,7 @@ fn the_epoch_that_costs_less_is_taken_where_nobody_can_have_committed_the_later_
         epoch(&[living(0, 80), holding(4, 1, 1, 3), other.clone()]),
         Ok((4, 1))
     );
-    // A dead process never entered the barrier.
+    // A dead process never entered the vote.
     assert_eq!(
         epoch(&[living(0, 80), heir(4, 1, 3, 4), heir(5, 2, 3, 0)]),
         Ok((3, 0))

@@ -1,4 +1,4 @@
-//! The pace of checkpoints in this process, with the clock, settings and warnings of the job.
+//! Pace of checkpoints in this process, with the clock, settings and warnings of the job.
 
 use crate::sys::{self, quietly};
 use crate::{events, renewal, told};
@@ -39,7 +39,7 @@ impl JobPace {
         self.pace.measure(cost);
     }
 
-    /// Returns the belief about failures, up to this moment, for a newcomer.
+    /// Returns the belief about failures up to this moment, for a replacement.
     pub fn failures(&mut self) -> Failures {
         quietly(|| self.pace.failures(Instant::now()).clone())
     }
@@ -49,15 +49,15 @@ impl JobPace {
         self.pace.adopt(failures, Instant::now());
     }
 
-    /// Records a failure that has set the job back and may come again.
+    /// Records a failure that has set the job back and may recur.
     pub fn fail(&mut self) {
         quietly(|| self.pace.fail(Instant::now(), told::config().mtbf));
     }
 
-    /// Returns true if a warning requests a checkpoint that the last cut was not.
+    /// Returns true if a warning requests a checkpoint after the last cut.
     ///
-    /// Polls for a warning now and then; what else it says counts from here on. Workers poll at
-    /// different moments, and each finds the same warning: one cut is enough for all.
+    /// Polls for a warning now and then; its other contents count from this moment. Workers poll at
+    /// different moments, and each finds that warning: one cut is enough for all.
     pub fn poll_warning(&mut self, last: Option<Instant>) -> bool {
         let now = Instant::now();
         if self
