@@ -61,7 +61,7 @@ pub struct State {
     pub last: Option<Instant>,
     /// Number of intervals in succession at which a worker has refused the cut.
     pub refusals: u32,
-    /// Time of the last decision and its cut point, to measure the time between cut points.
+    /// Time and cut point of the last decision, to measure the time per cut point.
     pub decided: Option<(Instant, u64)>,
     /// True if the next cut point is the call to which the program was rewound.
     ///
