@@ -261,7 +261,7 @@ impl Line {
     /// Returns the process at the other end (unix(7)).
     ///
     /// # Errors
-    /// Those of getsockopt(2).
+    /// Errors of getsockopt(2).
     pub fn peer(&self) -> io::Result<rustix::process::Pid> {
         Ok(rustix::net::sockopt::socket_peercred(self)?.pid)
     }

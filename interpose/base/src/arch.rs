@@ -30,7 +30,7 @@ pub use x86_64::{
 /// # Safety
 /// As [`call_program`]; `call` must do what a callback of the program may.
 pub unsafe fn call_program_by<T>(call: extern "C" fn(&mut T) -> u64, arguments: &mut T) -> u64 {
-    // SAFETY: the caller's promise; the argument is valid until the call returns.
+    // SAFETY: the caller upholds the requirements; the argument is valid until the call returns.
     unsafe {
         call_program(
             call as *const c_void,
@@ -58,7 +58,7 @@ extern "C" fn call_six(six: &mut Six) -> u64 {
 /// # Safety
 /// As [`call_program`]; `function` must take (up to) these six arguments.
 pub unsafe fn call_program_with_six(function: *const c_void, arguments: [u64; 6]) -> u64 {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller upholds the requirements.
     unsafe {
         let function = std::mem::transmute::<*const c_void, OfSix>(function);
         call_program_by(

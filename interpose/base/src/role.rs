@@ -22,7 +22,7 @@ pub fn is_initialised() -> bool {
     ROLE.load(Ordering::Relaxed) & IS_INITIALISED != 0
 }
 
-/// True while failures are recovered from. Safe in any thread and in a signal handler.
+/// True while failures are recovered. Safe in any thread and in a signal handler.
 #[inline]
 pub fn is_protected() -> bool {
     ROLE.load(Ordering::Relaxed) & IS_PROTECTED != 0

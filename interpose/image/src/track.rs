@@ -174,7 +174,7 @@ impl Tracker {
     /// Counts the pages that a capture would copy now, except for stacks.
     ///
     /// # Errors
-    /// Those of the capture.
+    /// Errors of the capture.
     pub fn count_changed(
         &mut self,
         layout: &Layout,

@@ -33,7 +33,7 @@ impl Prot {
 pub struct Vma {
     pub range: AddrRange,
     pub prot: Prot,
-    /// `MAP_SHARED` rather than `MAP_PRIVATE`.
+    /// True for `MAP_SHARED`, false for `MAP_PRIVATE`.
     pub shared: bool,
     /// Offset in the file, in bytes.
     pub offset: u64,

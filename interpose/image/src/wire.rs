@@ -99,7 +99,7 @@ pub enum WireError {
 }
 
 impl Header {
-    /// The header as bytes.
+    /// Encodes the header.
     pub fn encode(&self) -> Vec<u8> {
         // Encoding fails only in custom encoders or if a writer is full.
         bincode::encode_to_vec(self, bincode::config::standard()).expect("encoding into a Vec")

@@ -7,8 +7,8 @@
 //! agreed on until the first vote. The belief about failures survives a recovery, and replacements
 //! receive it.
 //!
-//! The caller passes the time, the settings, the deaths of spares and the warnings. It computes
-//! with floating-point numbers, so the caller masks the program's exceptions.
+//! The caller passes the time, the settings, the deaths of spares and the warnings. The module
+//! computes with floating-point numbers, so the caller masks the program's exceptions.
 
 use std::time::{Duration, Instant};
 use understudy_formats::advice;
@@ -18,14 +18,14 @@ use understudy_settings::Interval;
 
 /// Interval until a cost has been measured.
 const FIRST: Duration = Duration::from_secs(10);
-/// Error of times of modification.
+/// Error of modification times.
 ///
 /// A file system may be early by a tick of the kernel's clock.
 const TICK: Duration = Duration::from_millis(10);
 /// Time for which a vote counts failures, in seconds.
 const VOTE_SECONDS: f64 = 1e15;
 
-/// A worker's numbers for the vote, of which the maxima count.
+/// A worker's terms for the vote, which computes their maxima.
 ///
 /// They are the cost of a checkpoint, in nanoseconds, and the failures in `VOTE_SECONDS`.
 pub type Terms = [i64; 2];
@@ -50,7 +50,7 @@ impl Failures {
     }
 }
 
-/// Interval that differs from the last one reported, with its terms.
+/// Interval that differs from the last reported one, with its terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IntervalChange {
     pub cost: Duration,
@@ -69,7 +69,7 @@ pub struct Pace {
     spares: u32,
     /// Time up to which the rate of failures has been updated.
     counted: Option<Instant>,
-    /// A warning requests a cut after this moment.
+    /// Time after which a warning requests a cut.
     wanted: Option<Instant>,
     /// Interval that follows from the maxima over all workers.
     agreed: Option<Duration>,
@@ -89,7 +89,7 @@ impl Pace {
         reported: Duration::ZERO,
     };
 
-    /// Drops what is agreed on, after a recovery.
+    /// Discards the agreed interval, after a recovery.
     ///
     /// `spare_deaths` have been counted: spares that died with a worker were one failure with it.
     pub fn after_recovery(self, spare_deaths: u32) -> Pace {
@@ -101,7 +101,7 @@ impl Pace {
         }
     }
 
-    /// Records the time for which a checkpoint has kept the program.
+    /// Records the time for which a checkpoint has paused the program.
     pub fn measure(&mut self, cost: Duration) {
         self.own = if self.own.is_zero() {
             cost
@@ -154,7 +154,7 @@ impl Pace {
         }
     }
 
-    /// Returns true if a warning requests a checkpoint that the last cut was not.
+    /// True if a warning requests a checkpoint and no cut has followed.
     pub fn is_warned(&self, last: Option<Instant>) -> bool {
         self.wanted
             .is_some_and(|wanted| last.is_none_or(|last| last < wanted))
@@ -174,7 +174,7 @@ impl Pace {
         [self.own.as_nanos() as i64, rate]
     }
 
-    /// Adopts the maxima over all workers; returns a change of the interval that matters.
+    /// Adopts the maxima over all workers; returns a significant change of the interval.
     pub fn agree(&mut self, [cost_ns, rate]: Terms, setting: Interval) -> Option<IntervalChange> {
         if setting != Interval::Auto || cost_ns <= 0 || rate <= 0 {
             return None;

@@ -75,7 +75,7 @@ pub unsafe fn at_risk<T>(
 /// True if this thread runs such a function. To be called in a signal handler.
 pub fn is_at_risk() -> bool {
     let runner = RUNNER.load(Ordering::Relaxed);
-    // SAFETY: gettid(2).
+    // SAFETY: gettid(2) has no preconditions.
     runner != 0 && runner == unsafe { libc::gettid() }
 }
 

@@ -31,9 +31,9 @@ pub struct Anywhere {
     pub vote: Option<Rounds>,
     /// Kind of the vote under way.
     pub which: Vote,
-    /// Terms of the pace, as the first vote has found them.
+    /// Terms of the pace, from the first vote.
     pub terms: Terms,
-    /// Number of attempts that have followed each other at once.
+    /// Number of attempts in immediate succession.
     pub tries: u32,
     /// End of the wait of a collective's entry in this vote.
     pub waits_until: Option<Instant>,

@@ -11,7 +11,7 @@ use understudy_policy::pace::{Failures, IntervalChange, Pace, Terms};
 /// Time between two polls for a warning.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Pace of checkpoints, and the file with warnings that it follows.
+/// Pace of checkpoints, and the file with warnings that affect it.
 #[derive(Debug)]
 pub struct JobPace {
     pace: Pace,
@@ -28,13 +28,13 @@ impl JobPace {
         polled: None,
     };
 
-    /// Drops what is agreed on, after a recovery.
+    /// Discards the agreed interval, after a recovery.
     pub fn after_recovery(self) -> JobPace {
         let pace = self.pace.after_recovery(renewal::spare_deaths());
         JobPace { pace, ..self }
     }
 
-    /// Records the time for which a checkpoint has kept the program.
+    /// Records the time for which a checkpoint has paused the program.
     pub fn measure(&mut self, cost: Duration) {
         self.pace.measure(cost);
     }

@@ -59,7 +59,7 @@ pub struct State {
     pub vote: Option<Rounds>,
     /// Time of the last cut that was taken or refused.
     pub last: Option<Instant>,
-    /// Number of intervals in succession at which a worker has refused the cut.
+    /// Number of successive intervals in which a worker has refused the cut.
     pub refusals: u32,
     /// Time and cut point of the last decision, to measure the time per cut point.
     pub decided: Option<(Instant, u64)>,
@@ -67,9 +67,9 @@ pub struct State {
     ///
     /// It was a cut already.
     pub resumed: bool,
-    /// Cost of checkpoints here, and the interval that follows from their cost anywhere.
+    /// Cost of checkpoints here, and the interval that follows from the maximum cost.
     pub pace: JobPace,
-    /// Time for which the last checkpoint has kept the program.
+    /// Time for which the last checkpoint has paused the program.
     pub cost: Duration,
     /// Nesting depth of `understudy_hold`; cuts are inhibited while it is positive.
     ///
