@@ -281,13 +281,13 @@ fn signals_do_not_end_the_relay_but_a_kill_is_noticed() {
     let pipes = [Some(relay.out.as_raw_fd()), None];
     let attached = LedgerView::attach(Path::new("/nonexistent/ledger"), pipes, TIMEOUT).map(|_| ());
     assert!(
-        matches!(attached, Err(LedgerError::RelayGone)),
+        matches!(attached, Err(LedgerError::RelayDied)),
         "{attached:?}"
     );
     assert_eq!(shown.join().unwrap(), b"still here");
     assert!(matches!(
         observer.final_high_water(Stream::Out, TIMEOUT),
-        Err(LedgerError::RelayGone)
+        Err(LedgerError::RelayDied)
     ));
     view.rebase(Stream::Out, place(1)).unwrap();
     assert!(matches!(view.flush(Stream::Out, TIMEOUT), Ok(())));

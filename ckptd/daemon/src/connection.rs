@@ -2,7 +2,7 @@
 //!
 //! It has a socket, received bytes, bytes to send, and a deadline for the client's next step.
 
-use super::service::{Reply, Service, Who};
+use super::service::{ClientIdentity, Reply, Service};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -14,15 +14,15 @@ use understudy_wire::{Answer, Ask, Decoder, encode};
 /// Time limit for the rest of a message that a client has begun.
 const REST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time after which a client without messages is disconnected.
-const IDLE: Duration = Duration::from_secs(30);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Limit of bytes that are read from a client before they are decoded.
 const CHUNK: usize = 16 << 10;
 /// Limit of bytes that are read from a client before other clients are served.
-const TURN: usize = 64 << 10;
+const MAX_READ_PER_TURN: usize = 64 << 10;
 /// Longest request for metrics, in bytes.
 const LONGEST_REQUEST: usize = 4096;
 /// Limit of unsent bytes for a client.
-const MOST_TO_SEND: usize = 2 << 20;
+const MAX_UNSENT: usize = 2 << 20;
 
 /// A Unix or TCP socket.
 #[derive(Debug)]
@@ -64,8 +64,8 @@ impl AsFd for Stream {
 
 /// Protocol of a client.
 #[derive(Debug)]
-enum Speaks {
-    Frames(Mailbox<Decoder>, Who),
+enum ClientProtocol {
+    Frames(Mailbox<Decoder>, ClientIdentity),
     /// HTTP, for requests of metrics only.
     Text(Mailbox<Request>),
 }
@@ -82,18 +82,18 @@ impl understudy_wire::io::Decoder for Request {
 
 /// State of a connection after an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Goes {
-    On,
+pub(super) enum ConnectionOutcome {
+    Continue,
     /// The client has closed the connection, or has received its answer.
-    Over,
+    Closed,
     /// The client is disconnected; the reason.
-    Away(&'static str),
+    Rejected(&'static str),
 }
 
 #[derive(Debug)]
 pub(super) struct Connection {
     stream: Stream,
-    speaks: Speaks,
+    protocol: ClientProtocol,
     out: Outbox,
     /// True if an answer had no room in `out`.
     is_flooded: bool,
@@ -107,9 +107,12 @@ impl Connection {
     /// Returns the connection of a client that sends frames.
     ///
     /// An unauthenticated client receives a challenge.
-    pub(super) fn frames(now: Duration, stream: Stream, who: Who) -> Self {
-        let mut connection = Self::new(now, stream, Speaks::Frames(Mailbox::default(), who));
-        if let Speaks::Frames(_, Who::Unknown { nonce }) = &connection.speaks {
+    pub(super) fn frames(now: Duration, stream: Stream, who: ClientIdentity) -> Self {
+        let mut connection =
+            Self::new(now, stream, ClientProtocol::Frames(Mailbox::default(), who));
+        if let ClientProtocol::Frames(_, ClientIdentity::Unauthenticated { nonce }) =
+            &connection.protocol
+        {
             let nonce = *nonce;
             connection.send(&Answer::Challenge { nonce });
         }
@@ -118,14 +121,14 @@ impl Connection {
 
     /// Returns the connection of a client that requests metrics.
     pub(super) fn text(now: Duration, stream: Stream) -> Self {
-        Self::new(now, stream, Speaks::Text(Mailbox::default()))
+        Self::new(now, stream, ClientProtocol::Text(Mailbox::default()))
     }
 
-    fn new(now: Duration, stream: Stream, speaks: Speaks) -> Self {
+    fn new(now: Duration, stream: Stream, speaks: ClientProtocol) -> Self {
         Self {
             stream,
-            speaks,
-            out: Outbox::new(MOST_TO_SEND),
+            protocol: speaks,
+            out: Outbox::new(MAX_UNSENT),
             is_flooded: false,
             ends: false,
             deadline: now + REST_TIMEOUT,
@@ -133,16 +136,19 @@ impl Connection {
     }
 
     /// Returns the identity of the client, if it sends frames.
-    pub(super) fn who(&self) -> Option<&Who> {
-        match &self.speaks {
-            Speaks::Frames(_, who) => Some(who),
-            Speaks::Text(_) => None,
+    pub(super) fn identity(&self) -> Option<&ClientIdentity> {
+        match &self.protocol {
+            ClientProtocol::Frames(_, who) => Some(who),
+            ClientProtocol::Text(_) => None,
         }
     }
 
     /// True if the client has not authenticated, and may be displaced by others.
     pub(super) fn is_unknown(&self) -> bool {
-        !matches!(&self.speaks, Speaks::Frames(_, Who::Known { .. }))
+        !matches!(
+            &self.protocol,
+            ClientProtocol::Frames(_, ClientIdentity::Authenticated { .. })
+        )
     }
 
     /// Returns the operations for which the connection is polled.
@@ -163,20 +169,20 @@ impl Connection {
         now: Duration,
         service: &mut Service,
         connections: usize,
-    ) -> Goes {
+    ) -> ConnectionOutcome {
         let mut total = 0;
-        while total < TURN && !self.ends {
+        while total < MAX_READ_PER_TURN && !self.ends {
             let was_waiting = self.is_waiting();
             let Ok(got) = self.fill() else {
-                return Goes::Over;
+                return ConnectionOutcome::Closed;
             };
             if got > 0 {
                 match self.take(now, was_waiting, service, connections) {
-                    Goes::On => total += got,
+                    ConnectionOutcome::Continue => total += got,
                     other => return other,
                 }
             } else if self.has_ended() {
-                return Goes::Over;
+                return ConnectionOutcome::Closed;
             } else {
                 break;
             }
@@ -187,25 +193,25 @@ impl Connection {
     /// Reads available bytes and returns their number.
     fn fill(&mut self) -> io::Result<usize> {
         let room = self.room().min(CHUNK);
-        match &mut self.speaks {
-            Speaks::Frames(mailbox, _) => mailbox.fill(&self.stream, room),
-            Speaks::Text(mailbox) => mailbox.fill(&self.stream, room),
+        match &mut self.protocol {
+            ClientProtocol::Frames(mailbox, _) => mailbox.fill(&self.stream, room),
+            ClientProtocol::Text(mailbox) => mailbox.fill(&self.stream, room),
         }
     }
 
     /// True if part of a message has arrived.
     fn is_waiting(&mut self) -> bool {
-        match &mut self.speaks {
-            Speaks::Frames(mailbox, _) => mailbox.decoder().waiting() > 0,
-            Speaks::Text(_) => false,
+        match &mut self.protocol {
+            ClientProtocol::Frames(mailbox, _) => mailbox.decoder().waiting() > 0,
+            ClientProtocol::Text(_) => false,
         }
     }
 
     /// True if the client has closed its end.
     fn has_ended(&self) -> bool {
-        match &self.speaks {
-            Speaks::Frames(mailbox, _) => mailbox.has_ended(),
-            Speaks::Text(mailbox) => mailbox.has_ended(),
+        match &self.protocol {
+            ClientProtocol::Frames(mailbox, _) => mailbox.has_ended(),
+            ClientProtocol::Text(mailbox) => mailbox.has_ended(),
         }
     }
 
@@ -213,11 +219,11 @@ impl Connection {
     ///
     /// The limit is low for a client that has not authenticated.
     fn room(&mut self) -> usize {
-        match &mut self.speaks {
-            Speaks::Frames(mailbox, Who::Unknown { .. }) => {
+        match &mut self.protocol {
+            ClientProtocol::Frames(mailbox, ClientIdentity::Unauthenticated { .. }) => {
                 mailbox.decoder().room_unauthenticated()
             }
-            Speaks::Frames(..) | Speaks::Text(_) => usize::MAX,
+            ClientProtocol::Frames(..) | ClientProtocol::Text(_) => usize::MAX,
         }
     }
 
@@ -227,10 +233,10 @@ impl Connection {
         was_waiting: bool,
         service: &mut Service,
         connections: usize,
-    ) -> Goes {
-        let (decoder, who) = match &mut self.speaks {
-            Speaks::Frames(mailbox, who) => (mailbox.decoder(), who),
-            Speaks::Text(mailbox) => {
+    ) -> ConnectionOutcome {
+        let (decoder, who) = match &mut self.protocol {
+            ClientProtocol::Frames(mailbox, who) => (mailbox.decoder(), who),
+            ClientProtocol::Text(mailbox) => {
                 let Request(request) = mailbox.decoder();
                 if request.windows(4).any(|window| window == b"\r\n\r\n") {
                     let is_for_figures =
@@ -240,8 +246,8 @@ impl Connection {
                     self.ends = true;
                 }
                 return match request.len() > LONGEST_REQUEST {
-                    true => Goes::Away("a request that is too long"),
-                    false => Goes::On,
+                    true => ConnectionOutcome::Rejected("a request that is too long"),
+                    false => ConnectionOutcome::Continue,
                 };
             }
         };
@@ -249,13 +255,13 @@ impl Connection {
         let mut is_garbage = false;
         loop {
             let taken = match who {
-                Who::Unknown { .. } => decoder.take_unauthenticated::<Ask>(),
-                Who::Known { .. } => decoder.take::<Ask>(),
+                ClientIdentity::Unauthenticated { .. } => decoder.take_unauthenticated::<Ask>(),
+                ClientIdentity::Authenticated { .. } => decoder.take::<Ask>(),
             };
             match taken {
                 Ok(Some(ask)) => {
-                    self.deadline = now + IDLE;
-                    let reply = service.ask(now, who, ask);
+                    self.deadline = now + IDLE_TIMEOUT;
+                    let reply = service.handle(now, who, ask);
                     let is_end = matches!(reply, Reply::End(_));
                     replies.push(reply);
                     if is_end {
@@ -287,8 +293,8 @@ impl Connection {
             }
         }
         match self.is_flooded {
-            true => Goes::Away("it does not take what it has asked for"),
-            false => Goes::On,
+            true => ConnectionOutcome::Rejected("it does not take what it has asked for"),
+            false => ConnectionOutcome::Continue,
         }
     }
 
@@ -300,17 +306,21 @@ impl Connection {
     }
 
     /// Sends as much as possible without blocking.
-    pub(super) fn write(&mut self, now: Duration) -> Goes {
+    pub(super) fn write(&mut self, now: Duration) -> ConnectionOutcome {
         if !self.out.is_empty() {
             if self.out.flush(&self.stream).is_err() {
-                return Goes::Over;
+                return ConnectionOutcome::Closed;
             }
             if !self.out.is_empty() {
-                return Goes::On;
+                return ConnectionOutcome::Continue;
             }
-            self.deadline = now + IDLE;
+            self.deadline = now + IDLE_TIMEOUT;
         }
-        if self.ends { Goes::Over } else { Goes::On }
+        if self.ends {
+            ConnectionOutcome::Closed
+        } else {
+            ConnectionOutcome::Continue
+        }
     }
 }
 

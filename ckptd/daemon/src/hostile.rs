@@ -2,8 +2,8 @@
 //!
 //! They use connections and service without the loop of the server.
 
-use super::connection::{Connection, Goes, Stream};
-use super::service::{Service, Who};
+use super::connection::{Connection, ConnectionOutcome, Stream};
+use super::service::{ClientIdentity, Service};
 use crate::pool::Rules;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -35,7 +35,7 @@ pub fn drive(mut bytes: &[u8]) {
         let client = clients[number].get_or_insert_with(|| Client::new(now, number));
         let goes = match *what / CLIENTS as u8 % 8 {
             0 => client.send(now, &mut service, payload),
-            1 => Goes::Over,
+            1 => ConnectionOutcome::Closed,
             2 => {
                 now +=
                     Duration::from_millis(payload.iter().map(|byte| u64::from(*byte) * 20).sum());
@@ -47,20 +47,20 @@ pub fn drive(mut bytes: &[u8]) {
                         .next_deadline(now)
                         .is_none_or(|deadline| deadline > now)
                 );
-                Goes::On
+                ConnectionOutcome::Continue
             }
             _ => client.send(now, &mut service, &framed(payload)),
         };
-        if goes != Goes::On
+        if goes != ConnectionOutcome::Continue
             && let Some(client) = clients[number].take()
-            && let Some(who) = client.near.who()
+            && let Some(who) = client.near.identity()
         {
-            service.gone(now, who);
+            service.connection_ended(now, who);
         }
     }
     // The final state must be reportable.
-    let mut who = Who::OWN;
-    service.ask(now, &mut who, Ask::Status);
+    let mut who = ClientIdentity::OWN;
+    service.handle(now, &mut who, Ask::Status);
 }
 
 impl Client {
@@ -70,8 +70,8 @@ impl Client {
             socket.set_nonblocking(true).expect("it is a socket");
         }
         let who = match number {
-            0 | 1 => Who::OWN,
-            _ => Who::Unknown { nonce: [7; 32] },
+            0 | 1 => ClientIdentity::OWN,
+            _ => ClientIdentity::Unauthenticated { nonce: [7; 32] },
         };
         Self {
             far,
@@ -81,7 +81,7 @@ impl Client {
     }
 
     /// Sends bytes, and receives the answers, which must be complete.
-    fn send(&mut self, now: Duration, service: &mut Service, bytes: &[u8]) -> Goes {
+    fn send(&mut self, now: Duration, service: &mut Service, bytes: &[u8]) -> ConnectionOutcome {
         self.far
             .write_all(bytes)
             .expect("there is room for so few bytes");
@@ -124,7 +124,10 @@ mod tests {
     #[test]
     fn a_client_without_a_proof_may_send_little() {
         let mut service = Service::new(Rules::default(), 1, vec![b"0123456789abcdef".to_vec()]);
-        for (number, goes) in [(0, Goes::On), (CLIENTS - 1, Goes::Over)] {
+        for (number, goes) in [
+            (0, ConnectionOutcome::Continue),
+            (CLIENTS - 1, ConnectionOutcome::Closed),
+        ] {
             let mut client = Client::new(Duration::ZERO, number);
             let whole = framed(&vec![0; 2 * UNAUTHENTICATED]);
             let part = &whole[..HEAD + UNAUTHENTICATED];

@@ -38,7 +38,10 @@ pub(super) fn text(pools: &Pools, counters: &Counters, connections: usize) -> St
         let all = job.spares().count() as u64;
         spares.push((format!("{{job=\"{label}\",state=\"idle\"}}"), all - leased));
         spares.push((format!("{{job=\"{label}\",state=\"leased\"}}"), leased));
-        players.push((format!("{{job=\"{label}\"}}"), job.players().count() as u64));
+        players.push((
+            format!("{{job=\"{label}\"}}"),
+            job.active_spares().count() as u64,
+        ));
     }
     let one = |value: u64| vec![(String::new(), value)];
     metric(

@@ -1,14 +1,14 @@
 //! The last events of each job, including some jobs that have ended.
 
-use crate::pool::{Happening, JobKey};
+use crate::pool::{JobKey, PoolChange};
 use std::collections::{BTreeMap, VecDeque};
 use understudy_formats::events::realtime_ns;
 use understudy_wire::Event;
 
 /// Limit of events of one job.
-const EVENTS: usize = 128;
+const MAX_EVENTS_PER_JOB: usize = 128;
 /// Limit of ended jobs.
-const ENDED: usize = 16;
+const MAX_ENDED_JOBS: usize = 16;
 
 /// Events of all jobs.
 #[derive(Debug, Default)]
@@ -23,7 +23,7 @@ impl Rings {
         log::info!("{}: {what}", key.name);
         self.ended.retain(|ended| ended != key);
         let ring = self.jobs.entry(key.clone()).or_default();
-        if ring.len() == EVENTS {
+        if ring.len() == MAX_EVENTS_PER_JOB {
             ring.pop_front();
         }
         let at = realtime_ns();
@@ -37,7 +37,7 @@ impl Rings {
             "the job has ended, or nothing was heard of it for long".into(),
         );
         self.ended.push_back(key.clone());
-        if self.ended.len() > ENDED
+        if self.ended.len() > MAX_ENDED_JOBS
             && let Some(oldest) = self.ended.pop_front()
         {
             self.jobs.remove(&oldest);
@@ -52,29 +52,29 @@ impl Rings {
     }
 }
 
-pub(super) fn text(happening: &Happening) -> String {
+pub(super) fn text(happening: &PoolChange) -> String {
     match happening {
-        Happening::Registered { rank } => format!("rank {rank} has come as a spare"),
-        Happening::Left { rank } => format!("spare rank {rank} has gone"),
-        Happening::Died { rank, silent: true } => {
+        PoolChange::Registered { rank } => format!("rank {rank} has come as a spare"),
+        PoolChange::Left { rank } => format!("spare rank {rank} has gone"),
+        PoolChange::Died { rank, silent: true } => {
             format!("spare rank {rank} was silent for too long, and counts as dead")
         }
-        Happening::Died {
+        PoolChange::Died {
             rank,
             silent: false,
         } => format!("spare rank {rank} is dead: its connection has broken"),
-        Happening::Leased {
+        PoolChange::Leased {
             rank,
             worker,
             round,
         } => {
             format!("spare rank {rank} is leased to the part of worker {worker}, in round {round}")
         }
-        Happening::Returned { rank, worker } => {
+        PoolChange::Returned { rank, worker } => {
             format!("spare rank {rank} is back; worker {worker} does without it")
         }
-        Happening::Playing { rank, worker } => format!("rank {rank} plays worker {worker}"),
-        Happening::Wanted { count } => format!("{count} more spares are wanted"),
+        PoolChange::TookOver { rank, worker } => format!("rank {rank} plays worker {worker}"),
+        PoolChange::Wanted { count } => format!("{count} more spares are wanted"),
     }
 }
 
@@ -89,21 +89,21 @@ mod tests {
             name: format!("job{number}"),
         };
         let mut rings = Rings::default();
-        for number in 0..3 * EVENTS {
+        for number in 0..3 * MAX_EVENTS_PER_JOB {
             rings.note(&key(0), number.to_string());
         }
         let events = rings.jobs().next().expect("one").1;
-        assert_eq!(events.len(), EVENTS);
+        assert_eq!(events.len(), MAX_EVENTS_PER_JOB);
         assert_eq!(
             events.last().expect("some").what,
-            (3 * EVENTS - 1).to_string()
+            (3 * MAX_EVENTS_PER_JOB - 1).to_string()
         );
-        for job in 1..3 * ENDED {
+        for job in 1..3 * MAX_ENDED_JOBS {
             rings.note(&key(job), "it has come".into());
             rings.end(&key(job));
         }
         // The job that has not ended is still included.
-        assert_eq!(rings.jobs().count(), ENDED + 1);
+        assert_eq!(rings.jobs().count(), MAX_ENDED_JOBS + 1);
         assert!(rings.jobs().any(|(job, _)| *job == key(0)));
     }
 }

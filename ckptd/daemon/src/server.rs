@@ -1,7 +1,7 @@
 //! The event loop: sockets, deadlines and signals.
 
-use super::connection::{Connection, Goes, Stream};
-use super::service::{Service, Who};
+use super::connection::{Connection, ConnectionOutcome, Stream};
+use super::service::{ClientIdentity, Service};
 use super::sweeper::Sweeper;
 use crate::StartError;
 use crate::daemon_socket::{Socket, default_socket, own_uid, take_socket};
@@ -17,11 +17,11 @@ use understudy_wire::auth;
 use understudy_wire::io::Interest;
 
 /// Limit of clients; authenticated ones are never displaced by others.
-const MOST: usize = 1000;
+const MAX_CLIENTS: usize = 1000;
 /// Limit of unauthenticated clients; a new one displaces the oldest.
-const MOST_UNKNOWN: usize = 64;
+const MAX_UNAUTHENTICATED: usize = 64;
 /// Limit of new clients that are accepted before the others are served.
-const TURN: usize = 32;
+const MAX_ACCEPTS_PER_TURN: usize = 32;
 
 /// Options of the daemon.
 #[derive(Debug, Clone, Default)]
@@ -149,12 +149,12 @@ fn listener(address: Option<SocketAddr>) -> Result<Option<TcpListener>, StartErr
 /// Returns the first token; tokens of an earlier daemon must not be valid.
 fn random() -> u64 {
     let mut bytes = [0; 8];
-    fill(&mut bytes);
+    fill_random(&mut bytes);
     u64::from_le_bytes(bytes)
 }
 
 /// Fills a buffer with random bytes of the kernel.
-fn fill(bytes: &mut [u8]) {
+fn fill_random(bytes: &mut [u8]) {
     let mut done = 0;
     while done < bytes.len() {
         let got =
@@ -224,11 +224,11 @@ impl Server {
         self.connections.retain_mut(|connection| {
             let is_watched = connection.set_interest(connection.interest()).is_ok();
             if !is_watched {
-                end(
+                end_connection(
                     now,
                     service,
                     connection,
-                    Goes::Away("it cannot be waited for"),
+                    ConnectionOutcome::Rejected("it cannot be waited for"),
                 );
             }
             is_watched
@@ -241,9 +241,9 @@ impl Server {
         self.connections.retain_mut(|connection| {
             let is_ready = ready.contains(connection);
             match is_ready.then(|| connection.get_mut().read(now, service, count)) {
-                None | Some(Goes::On) => true,
+                None | Some(ConnectionOutcome::Continue) => true,
                 Some(goes) => {
-                    end(now, service, connection, goes);
+                    end_connection(now, service, connection, goes);
                     false
                 }
             }
@@ -255,14 +255,19 @@ impl Server {
         self.connections.retain(|connection| {
             let is_late = connection.deadline() <= now;
             if is_late {
-                end(now, service, connection, Goes::Away("it was too slow"));
+                end_connection(
+                    now,
+                    service,
+                    connection,
+                    ConnectionOutcome::Rejected("it was too slow"),
+                );
             }
             !is_late
         });
     }
 
     fn accept_local(&mut self, now: Duration) {
-        for _ in 0..TURN {
+        for _ in 0..MAX_ACCEPTS_PER_TURN {
             let stream = match self.local.listener.accept() {
                 Ok((stream, _)) => stream,
                 Err(error) => return after_failed_accept(&error),
@@ -274,7 +279,10 @@ impl Server {
                 continue;
             }
             if stream.set_nonblocking(true).is_ok() {
-                self.admit(now, Connection::frames(now, Stream::Unix(stream), Who::OWN));
+                self.admit(
+                    now,
+                    Connection::frames(now, Stream::Unix(stream), ClientIdentity::OWN),
+                );
             }
         }
     }
@@ -283,16 +291,20 @@ impl Server {
         let Some(listener) = self.remote.take() else {
             return;
         };
-        for _ in 0..TURN {
+        for _ in 0..MAX_ACCEPTS_PER_TURN {
             match listener.accept() {
                 Ok((stream, _)) => {
                     let mut nonce = [0; 32];
-                    fill(&mut nonce);
+                    fill_random(&mut nonce);
                     if stream.set_nonblocking(true).is_ok() {
                         let _ = stream.set_nodelay(true);
                         self.admit(
                             now,
-                            Connection::frames(now, Stream::Tcp(stream), Who::Unknown { nonce }),
+                            Connection::frames(
+                                now,
+                                Stream::Tcp(stream),
+                                ClientIdentity::Unauthenticated { nonce },
+                            ),
                         );
                     }
                 }
@@ -309,7 +321,7 @@ impl Server {
         let Some(listener) = self.figures.take() else {
             return;
         };
-        for _ in 0..TURN {
+        for _ in 0..MAX_ACCEPTS_PER_TURN {
             match listener.accept() {
                 Ok((stream, _)) => {
                     if stream.set_nonblocking(true).is_ok() {
@@ -333,44 +345,49 @@ impl Server {
             .filter(|other| other.is_unknown())
             .count();
         if connection.is_unknown()
-            && unknown >= MOST_UNKNOWN
+            && unknown >= MAX_UNAUTHENTICATED
             && let Some(oldest) = self.connections.iter().position(|other| other.is_unknown())
         {
             let oldest = self.connections.remove(oldest);
-            end(
+            end_connection(
                 now,
                 &mut self.service,
                 &oldest,
-                Goes::Away("others came after it"),
+                ConnectionOutcome::Rejected("others came after it"),
             );
         }
-        if self.connections.len() >= MOST {
-            return end(
+        if self.connections.len() >= MAX_CLIENTS {
+            return end_connection(
                 now,
                 &mut self.service,
                 &connection,
-                Goes::Away("there are too many"),
+                ConnectionOutcome::Rejected("there are too many"),
             );
         }
         match connection.write(now) {
-            Goes::On => match watched(self.poller.registry(), connection) {
+            ConnectionOutcome::Continue => match watched(self.poller.registry(), connection) {
                 Ok(connection) => self.connections.push(connection),
                 // The connection is closed, and the client connects again.
                 Err(error) => log::warn!("epoll_ctl: {error}"),
             },
-            goes => end(now, &mut self.service, &connection, goes),
+            goes => end_connection(now, &mut self.service, &connection, goes),
         }
     }
 }
 
 /// Handles the end of a connection, which the caller closes.
-fn end(now: Duration, service: &mut Service, connection: &Connection, goes: Goes) {
-    if let Goes::Away(why) = goes {
+fn end_connection(
+    now: Duration,
+    service: &mut Service,
+    connection: &Connection,
+    goes: ConnectionOutcome,
+) {
+    if let ConnectionOutcome::Rejected(why) = goes {
         service.counters.turned_away += 1;
         log::info!("a client is turned away: {why}");
     }
-    if let Some(who) = connection.who() {
-        service.gone(now, who);
+    if let Some(who) = connection.identity() {
+        service.connection_ended(now, who);
     }
 }
 

@@ -2,36 +2,36 @@
 
 use super::metrics::{self, Counters};
 use super::ring::{self, Rings};
-use crate::pool::{Happening, JobKey, Pools, Rules};
+use crate::pool::{JobKey, PoolChange, Pools, Rules};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use understudy_wire::spares::{Refusal, Ticket};
 use understudy_wire::{Answer, Ask, Event, JobStatus, SpareStatus, auth, encode};
 
 /// Longest name of a job, host or domain, in bytes.
-const NAME: usize = 512;
+const MAX_NAME_LENGTH: usize = 512;
 /// Time after which a job without spares is removed, if its end cannot be detected.
 const LINGER: Duration = Duration::from_secs(60);
 
 /// Identity of a client.
 #[derive(Debug)]
-pub(super) enum Who {
+pub(super) enum ClientIdentity {
     /// Client over TCP that has not authenticated.
-    Unknown {
+    Unauthenticated {
         /// Nonce of its challenge.
         nonce: [u8; 32],
     },
     /// Client that belongs to this realm.
-    Known {
+    Authenticated {
         realm: u32,
         /// Job and ticket, if the client is a spare.
         spare: Option<(JobKey, Ticket)>,
     },
 }
 
-impl Who {
+impl ClientIdentity {
     /// A client of this user on this node.
-    pub(super) const OWN: Who = Who::Known {
+    pub(super) const OWN: ClientIdentity = ClientIdentity::Authenticated {
         realm: 0,
         spare: None,
     };
@@ -69,9 +69,9 @@ impl Service {
     }
 
     /// Handles a message of a client.
-    pub(super) fn ask(&mut self, now: Duration, who: &mut Who, ask: Ask) -> Reply {
+    pub(super) fn handle(&mut self, now: Duration, who: &mut ClientIdentity, ask: Ask) -> Reply {
         let (realm, spare) = match who {
-            Who::Unknown { nonce } => {
+            ClientIdentity::Unauthenticated { nonce } => {
                 let Ask::Prove { proof } = ask else {
                     return Reply::End("a proof of the token is wanted first".into());
                 };
@@ -80,10 +80,10 @@ impl Service {
                     return Reply::End("wrong token".into());
                 };
                 let realm = token as u32 + 1;
-                *who = Who::Known { realm, spare: None };
+                *who = ClientIdentity::Authenticated { realm, spare: None };
                 return Reply::Send(Answer::Welcome);
             }
-            Who::Known { realm, spare } => (*realm, spare),
+            ClientIdentity::Authenticated { realm, spare } => (*realm, spare),
         };
         match ask {
             Ask::Prove { .. } => Reply::End("nothing is to be proved here".into()),
@@ -94,7 +94,7 @@ impl Service {
             } => {
                 if [&job, &about.host, &about.domain]
                     .iter()
-                    .any(|name| name.len() > NAME)
+                    .any(|name| name.len() > MAX_NAME_LENGTH)
                 {
                     return Reply::End("a name is too long".into());
                 }
@@ -105,7 +105,7 @@ impl Service {
                 let registered = self.pools.register(now, &key, about, limits);
                 let answer = registered.map(|(ticket, happened)| {
                     *spare = Some((key.clone(), ticket));
-                    self.tell(&key, &happened);
+                    self.record(&key, &happened);
                     Answer::Welcome
                 });
                 self.answer(answer)
@@ -115,7 +115,7 @@ impl Service {
             }),
             Ask::Playing { worker } => {
                 let reply = self.of_spare(spare, |pools, key, ticket| {
-                    pools.playing(now, key, ticket, worker)
+                    pools.took_over(now, key, ticket, worker)
                 });
                 *spare = None;
                 reply
@@ -130,7 +130,7 @@ impl Service {
                 let key = JobKey { realm, name: job };
                 let leased = self.pools.lease(now, &key, round, &needs);
                 let answer = leased.map(|(leases, happened)| {
-                    self.tell(&key, &happened);
+                    self.record(&key, &happened);
                     Answer::Leased(leases)
                 });
                 self.answer(answer)
@@ -144,7 +144,7 @@ impl Service {
             Ask::GiveBack { job, token } => {
                 let key = JobKey { realm, name: job };
                 match self.pools.give_back(&key, token) {
-                    Ok(happened) => self.tell(&key, &happened),
+                    Ok(happened) => self.record(&key, &happened),
                     Err(_) => self.counters.refused += 1,
                 }
                 Reply::Nothing
@@ -166,14 +166,14 @@ impl Service {
     fn of_spare(
         &mut self,
         spare: &Option<(JobKey, Ticket)>,
-        act: impl FnOnce(&mut Pools, &JobKey, Ticket) -> Result<Vec<Happening>, Refusal>,
+        act: impl FnOnce(&mut Pools, &JobKey, Ticket) -> Result<Vec<PoolChange>, Refusal>,
     ) -> Reply {
         let Some((key, ticket)) = spare else {
             return Reply::End("this connection is no spare's".into());
         };
         match act(&mut self.pools, key, *ticket) {
             Ok(happened) => {
-                self.tell(key, &happened);
+                self.record(key, &happened);
                 Reply::Nothing
             }
             Err(refusal) => {
@@ -184,21 +184,21 @@ impl Service {
     }
 
     /// Handles the end of a connection; a spare that has not left normally is dead.
-    pub(super) fn gone(&mut self, now: Duration, who: &Who) {
-        if let Who::Known {
+    pub(super) fn connection_ended(&mut self, now: Duration, who: &ClientIdentity) {
+        if let ClientIdentity::Authenticated {
             spare: Some((key, ticket)),
             ..
         } = who
             && let Ok(happened) = self.pools.lost(now, key, *ticket)
         {
-            self.tell(key, &happened);
+            self.record(key, &happened);
         }
     }
 
     /// Performs all actions that are due; returns true if a job has ended.
     pub(super) fn tick(&mut self, now: Duration, lives: impl Fn(u32) -> bool) -> bool {
         for (key, happened) in self.pools.tick(now) {
-            self.tell(&key, &happened);
+            self.record(&key, &happened);
         }
         let is_empty = self
             .pools
@@ -275,23 +275,26 @@ impl Service {
                     leased: view.leased,
                 })
                 .collect(),
-            players: job.into_iter().flat_map(|job| job.players()).collect(),
+            players: job
+                .into_iter()
+                .flat_map(|job| job.active_spares())
+                .collect(),
             wanted: job.map_or(0, |job| job.wanted()),
             events,
         }
     }
 
-    fn tell(&mut self, key: &JobKey, happened: &[Happening]) {
+    fn record(&mut self, key: &JobKey, happened: &[PoolChange]) {
         for what in happened {
             let count = &mut self.counters;
             match what {
-                Happening::Registered { .. } => count.registered += 1,
-                Happening::Left { .. } => {}
-                Happening::Died { .. } => count.died += 1,
-                Happening::Leased { .. } => count.leased += 1,
-                Happening::Returned { .. } => count.returned += 1,
-                Happening::Playing { .. } => count.playing += 1,
-                Happening::Wanted { count: wanted } => count.wanted += u64::from(*wanted),
+                PoolChange::Registered { .. } => count.registered += 1,
+                PoolChange::Left { .. } => {}
+                PoolChange::Died { .. } => count.died += 1,
+                PoolChange::Leased { .. } => count.leased += 1,
+                PoolChange::Returned { .. } => count.returned += 1,
+                PoolChange::TookOver { .. } => count.playing += 1,
+                PoolChange::Wanted { count: wanted } => count.wanted += u64::from(*wanted),
             }
             self.rings.note(key, ring::text(what));
         }

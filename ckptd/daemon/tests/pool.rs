@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use understudy_daemon::pool::{Happening, JobKey, Pools, Rules};
+use understudy_daemon::pool::{JobKey, PoolChange, Pools, Rules};
 use understudy_formats::events::{ProcessNumber, Worker};
 use understudy_wire::spares::{Lease, Limits, Need, Place, Refusal, Spare, Ticket, Token};
 
@@ -43,7 +43,7 @@ enum Step {
         copy: u8,
     },
     /// Repetition of an earlier request.
-    Again {
+    Repeat {
         request: u8,
     },
     GiveBack {
@@ -72,7 +72,7 @@ fn step() -> impl Strategy<Value = Step> {
         6 => any::<u8>().prop_map(|ticket| Step::Beat { ticket }),
         3 => (0..5u8, vec(0..8u8, 0..4), any::<u8>(), any::<u8>())
             .prop_map(|(job, workers, failed, copy)| Step::Lease { job, workers, failed, copy }),
-        2 => any::<u8>().prop_map(|request| Step::Again { request }),
+        2 => any::<u8>().prop_map(|request| Step::Repeat { request }),
         1 => any::<u8>().prop_map(|lease| Step::GiveBack { lease }),
         1 => any::<u8>().prop_map(|ticket| Step::Play { ticket }),
         1 => any::<u8>().prop_map(|ticket| Step::Leave { ticket }),
@@ -83,7 +83,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Does {
+enum SpareState {
     Idle,
     Leased(Worker),
     Plays,
@@ -91,27 +91,27 @@ enum Does {
 
 /// State of a spare in the model.
 #[derive(Debug)]
-struct Known {
-    does: Does,
-    heard: Duration,
+struct ModelSpare {
+    does: SpareState,
+    last_beat: Duration,
     domain: String,
 }
 
 #[derive(Debug, Default)]
 struct JobModel {
-    spares: BTreeMap<ProcessNumber, Known>,
+    spares: BTreeMap<ProcessNumber, ModelSpare>,
     limits: Option<Limits>,
     expected: u32,
-    asked: Duration,
+    last_request: Duration,
     left: Option<Duration>,
     round: u64,
 }
 
 impl JobModel {
-    fn in_pool(&self) -> impl Iterator<Item = (&ProcessNumber, &Known)> {
+    fn in_pool(&self) -> impl Iterator<Item = (&ProcessNumber, &ModelSpare)> {
         self.spares
             .iter()
-            .filter(|(_, known)| known.does != Does::Plays)
+            .filter(|(_, known)| known.does != SpareState::Plays)
     }
 }
 
@@ -168,56 +168,56 @@ impl World {
     }
 
     /// Checks that each change is possible, and applies it to the model.
-    fn follow(&mut self, key: &JobKey, happened: &[Happening]) {
+    fn follow(&mut self, key: &JobKey, happened: &[PoolChange]) {
         let now = self.now;
         let job = self.jobs.get_mut(key).expect("of a job that there is");
         for what in happened {
             match *what {
-                Happening::Registered { .. } => job.expected = job.expected.saturating_sub(1),
-                Happening::Left { rank } => {
+                PoolChange::Registered { .. } => job.expected = job.expected.saturating_sub(1),
+                PoolChange::Left { rank } => {
                     assert!(
                         job.spares
                             .remove(&rank)
-                            .is_some_and(|known| known.does != Does::Plays)
+                            .is_some_and(|known| known.does != SpareState::Plays)
                     );
                     job.left = Some(now);
                 }
-                Happening::Died { rank, silent } => {
+                PoolChange::Died { rank, silent } => {
                     let known = job.spares.remove(&rank).expect("it was there");
-                    assert_ne!(known.does, Does::Plays, "players do not beat");
+                    assert_ne!(known.does, SpareState::Plays, "players do not beat");
                     if silent {
                         assert_eq!(
                             now,
-                            known.heard + RULES.silence,
+                            known.last_beat + RULES.silence,
                             "rank {rank} is noticed when its time is up"
                         );
                     }
                 }
-                Happening::Leased {
+                PoolChange::Leased {
                     rank,
                     worker,
                     round,
                 } => {
                     let known = job.spares.get_mut(&rank).expect("a living spare");
-                    assert_eq!(known.does, Does::Idle, "rank {rank} is leased twice");
-                    known.does = Does::Leased(worker);
+                    assert_eq!(known.does, SpareState::Idle, "rank {rank} is leased twice");
+                    known.does = SpareState::Leased(worker);
                     assert_eq!(round, job.round);
                 }
-                Happening::Returned { rank, worker } => {
+                PoolChange::Returned { rank, worker } => {
                     let known = job.spares.get_mut(&rank).expect("a living spare");
-                    assert_eq!(known.does, Does::Leased(worker));
-                    known.does = Does::Idle;
+                    assert_eq!(known.does, SpareState::Leased(worker));
+                    known.does = SpareState::Idle;
                 }
-                Happening::Playing { rank, .. } => {
+                PoolChange::TookOver { rank, .. } => {
                     let known = job.spares.get_mut(&rank).expect("a living spare");
-                    assert_ne!(known.does, Does::Plays);
-                    known.does = Does::Plays;
+                    assert_ne!(known.does, SpareState::Plays);
+                    known.does = SpareState::Plays;
                 }
-                Happening::Wanted { count } => {
-                    if job.asked + RULES.replenish <= now {
+                PoolChange::Wanted { count } => {
+                    if job.last_request + RULES.replenish <= now {
                         job.expected = 0;
                     }
-                    (job.expected, job.asked) = (job.expected + count, now);
+                    (job.expected, job.last_request) = (job.expected + count, now);
                     let minimum = job.limits.expect("registered").minimum;
                     assert_eq!(
                         job.in_pool().count() as u32 + job.expected,
@@ -247,17 +247,17 @@ impl World {
                 let job = self.jobs.entry(key.clone()).or_default();
                 let (does, heard) = match job.spares.get(&rank) {
                     Some(known) => (known.does, self.now),
-                    None => (Does::Idle, self.now),
+                    None => (SpareState::Idle, self.now),
                 };
-                assert_ne!(does, Does::Plays);
+                assert_ne!(does, SpareState::Plays);
                 if !happened.is_empty() {
                     job.limits = Some(limits);
                 }
                 job.spares.insert(
                     rank,
-                    Known {
+                    ModelSpare {
                         does,
-                        heard,
+                        last_beat: heard,
                         domain,
                     },
                 );
@@ -271,7 +271,9 @@ impl World {
             Err(Refusal::Full) => {
                 assert!(self.jobs[&key].in_pool().count() >= limits.maximum as usize)
             }
-            Err(Refusal::RankTaken) => assert_eq!(self.jobs[&key].spares[&rank].does, Does::Plays),
+            Err(Refusal::RankTaken) => {
+                assert_eq!(self.jobs[&key].spares[&rank].does, SpareState::Plays)
+            }
             Err(Refusal::BadLimits) => assert!(limits.minimum > limits.maximum),
             Err(other) => panic!("{other}"),
         }
@@ -315,7 +317,9 @@ impl World {
                 .iter()
                 .any(|need| need.failed.domain == job.spares[&rank].domain)
         };
-        let others = job.in_pool().filter(|(_, known)| known.does == Does::Idle);
+        let others = job
+            .in_pool()
+            .filter(|(_, known)| known.does == SpareState::Idle);
         let is_another = others.map(|(&rank, _)| rank).any(|rank| !has_failed(rank));
         let in_failed = leases.iter().any(|lease| has_failed(lease.rank));
         assert!(
@@ -331,7 +335,7 @@ impl World {
     }
 
     /// Repeats a request: the answer is the same, or a refusal after a later round.
-    fn again(&mut self, (key, round, needs, leases): Request) {
+    fn repeat(&mut self, (key, round, needs, leases): Request) {
         let answer = self.pools.lease(self.now, &key, round, &needs);
         match self.jobs.get(&key) {
             None => assert_eq!(answer, Err(Refusal::NoJob)),
@@ -343,13 +347,13 @@ impl World {
     fn with_ticket(
         &mut self,
         at: u8,
-        act: impl Fn(&mut Pools, Duration, &JobKey, Ticket) -> Result<Vec<Happening>, Refusal>,
+        act: impl Fn(&mut Pools, Duration, &JobKey, Ticket) -> Result<Vec<PoolChange>, Refusal>,
     ) {
         let Some((key, rank, ticket)) = pick(&self.tickets, at) else {
             return;
         };
         let spare = self.jobs.get(&key).and_then(|job| job.spares.get(&rank));
-        let is_in_force = spare.is_some_and(|known| known.does != Does::Plays);
+        let is_in_force = spare.is_some_and(|known| known.does != SpareState::Plays);
         match act(&mut self.pools, self.now, &key, ticket) {
             Ok(happened) => {
                 assert!(is_in_force);
@@ -370,7 +374,7 @@ impl World {
                 .get_mut(&key)
                 .and_then(|job| job.spares.get_mut(&rank))
         {
-            known.heard = now;
+            known.last_beat = now;
         }
     }
 
@@ -395,7 +399,7 @@ impl World {
         for job in self.jobs.values() {
             for (rank, known) in job.in_pool() {
                 assert!(
-                    known.heard + RULES.silence > until,
+                    known.last_beat + RULES.silence > until,
                     "rank {rank} is dead, and nobody has noticed"
                 );
             }
@@ -441,14 +445,14 @@ impl World {
             } => {
                 self.lease(key(*job), workers, u32::from(*failed), u32::from(*copy));
             }
-            Step::Again { request } => {
+            Step::Repeat { request } => {
                 if let Some(request) = pick(&self.requests, *request) {
-                    self.again(request);
+                    self.repeat(request);
                 }
             }
             Step::GiveBack { lease } => self.give_back(*lease),
             Step::Play { ticket } => self.with_ticket(*ticket, |pools, now, key, ticket| {
-                pools.playing(now, key, ticket, Worker(0))
+                pools.took_over(now, key, ticket, Worker(0))
             }),
             Step::Leave { ticket } => self.with_ticket(*ticket, |pools, now, key, ticket| {
                 pools.leave(now, key, ticket)
@@ -478,7 +482,7 @@ impl World {
         if let Ok(happened) = self.pools.give_back(&key, lease.token) {
             assert_eq!(
                 happened,
-                [Happening::Returned {
+                [PoolChange::Returned {
                     rank: lease.rank,
                     worker: lease.worker
                 }]
@@ -497,7 +501,7 @@ impl World {
                 .map(|view| (view.spare.rank, view.leased))
                 .collect();
             let expected = model.in_pool().map(|(&rank, known)| match known.does {
-                Does::Leased(worker) => (rank, Some(worker)),
+                SpareState::Leased(worker) => (rank, Some(worker)),
                 _ => (rank, None),
             });
             assert_eq!(pool, expected.collect::<Vec<_>>());
@@ -537,7 +541,7 @@ fn no_history_breaks_a_promise() {
 }
 
 #[test]
-fn a_lease_that_nobody_confirms_goes_back_and_its_token_is_worth_nothing() {
+fn an_unconfirmed_lease_ends_and_its_token_is_invalid() {
     let (mut pools, job) = (Pools::new(RULES, 0), key(0));
     let spare = Spare {
         rank: ProcessNumber(4),
@@ -567,7 +571,7 @@ fn a_lease_that_nobody_confirms_goes_back_and_its_token_is_worth_nothing() {
     let told = pools.tick(RULES.lease);
     assert_eq!(
         told,
-        [(job.clone(), vec![Happening::Returned { rank, worker }])]
+        [(job.clone(), vec![PoolChange::Returned { rank, worker }])]
     );
     assert_eq!(pools.give_back(&job, first[0].token), Err(Refusal::Stale));
     let (second, _) = pools
@@ -575,9 +579,13 @@ fn a_lease_that_nobody_confirms_goes_back_and_its_token_is_worth_nothing() {
         .expect("leased again");
     assert_ne!(first[0].token, second[0].token);
     let told = pools
-        .playing(RULES.lease, &job, ticket, worker)
+        .took_over(RULES.lease, &job, ticket, worker)
         .expect("in force");
-    assert_eq!(told, [Happening::Playing { rank, worker }]);
+    assert_eq!(told, [PoolChange::TookOver { rank, worker }]);
     assert_eq!(pools.beat(RULES.lease, &job, ticket), Err(Refusal::Stale));
-    assert!(pools.job(&job).is_some_and(|job| job.players().eq([rank])));
+    assert!(
+        pools
+            .job(&job)
+            .is_some_and(|job| job.active_spares().eq([rank]))
+    );
 }

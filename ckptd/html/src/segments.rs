@@ -6,14 +6,14 @@ use understudy_report::{Event, Report};
 
 /// Stages of a recovery, in four groups that can be distinguished in a drawing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Part {
+pub enum StageGroup {
     Stop,
     Agree,
     Restore,
     Rebuild,
 }
 
-impl Part {
+impl StageGroup {
     const ALL: [Self; 4] = [Self::Stop, Self::Agree, Self::Restore, Self::Rebuild];
 
     fn of(stage: RecoveryStage) -> Self {
@@ -32,7 +32,7 @@ impl Part {
 
 /// Activity of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Doing {
+pub enum Activity {
     Init,
     Compute,
     Wait,
@@ -40,10 +40,10 @@ pub enum Doing {
     Cut,
     /// A recovery as a whole, where its stages cannot be distinguished.
     Recovering,
-    Recovery(Part),
+    Recovery(StageGroup),
 }
 
-impl Doing {
+impl Activity {
     /// Returns all activities in the order of the legend.
     ///
     /// Later ones are drawn over earlier ones.
@@ -58,7 +58,7 @@ impl Doing {
         ];
         plain
             .into_iter()
-            .chain(Part::ALL.map(Self::Recovery))
+            .chain(StageGroup::ALL.map(Self::Recovery))
             .collect()
     }
 
@@ -71,10 +71,10 @@ impl Doing {
             Self::Ship => "ship",
             Self::Cut => "cut",
             Self::Recovering => "recovering",
-            Self::Recovery(Part::Stop) => "stop",
-            Self::Recovery(Part::Agree) => "agree",
-            Self::Recovery(Part::Restore) => "restore",
-            Self::Recovery(Part::Rebuild) => "rebuild",
+            Self::Recovery(StageGroup::Stop) => "stop",
+            Self::Recovery(StageGroup::Agree) => "agree",
+            Self::Recovery(StageGroup::Restore) => "restore",
+            Self::Recovery(StageGroup::Rebuild) => "rebuild",
         }
     }
 
@@ -89,10 +89,10 @@ impl Doing {
     pub fn mark(self) -> Option<&'static str> {
         match self {
             Self::Recovering => Some("R"),
-            Self::Recovery(Part::Stop) => Some("1"),
-            Self::Recovery(Part::Agree) => Some("2"),
-            Self::Recovery(Part::Restore) => Some("3"),
-            Self::Recovery(Part::Rebuild) => Some("4"),
+            Self::Recovery(StageGroup::Stop) => Some("1"),
+            Self::Recovery(StageGroup::Agree) => Some("2"),
+            Self::Recovery(StageGroup::Restore) => Some("3"),
+            Self::Recovery(StageGroup::Rebuild) => Some("4"),
             _ => None,
         }
     }
@@ -105,10 +105,12 @@ impl Doing {
             Self::Ship => "copies are sent beside the program",
             Self::Cut => "the program stands still for a checkpoint",
             Self::Recovering => "recovery, enlarged below",
-            Self::Recovery(Part::Stop) => "all stop: detect, reset, drain",
-            Self::Recovery(Part::Agree) => "the living agree: initialise, agree, replace",
-            Self::Recovery(Part::Restore) => "memory comes back: fetch, load",
-            Self::Recovery(Part::Rebuild) => "communicators and copies: rebuild, reprotect, resume",
+            Self::Recovery(StageGroup::Stop) => "all stop: detect, reset, drain",
+            Self::Recovery(StageGroup::Agree) => "the living agree: initialise, agree, replace",
+            Self::Recovery(StageGroup::Restore) => "memory comes back: fetch, load",
+            Self::Recovery(StageGroup::Rebuild) => {
+                "communicators and copies: rebuild, reprotect, resume"
+            }
         }
     }
 }
@@ -116,7 +118,7 @@ impl Doing {
 /// A time range with one activity.
 #[derive(Debug, Clone, Copy)]
 pub struct Segment {
-    pub doing: Doing,
+    pub doing: Activity,
     pub from: u64,
     pub to: u64,
 }
@@ -172,7 +174,7 @@ pub fn draw(report: &Report, canvases: &mut [Canvas]) -> Vec<Row> {
 /// State of a process while its records are read.
 struct Track {
     parts: Vec<Role>,
-    base: Doing,
+    base: Activity,
     since: u64,
     last: u64,
     /// Beginning of the next stage.
@@ -185,7 +187,7 @@ impl Track {
     fn new(first: &Event) -> Self {
         Self {
             parts: Vec::new(),
-            base: Doing::Init,
+            base: Activity::Init,
             since: first.at_ns,
             last: first.at_ns,
             stage_at: 0,
@@ -207,27 +209,27 @@ impl Track {
             Kind::Start { role, .. } => {
                 self.parts.push(role);
                 if matches!(role, Role::Spare(_)) {
-                    draw(self.turn(Doing::Wait, at));
+                    draw(self.turn(Activity::Wait, at));
                 }
             }
-            Kind::Commit { .. } if self.base == Doing::Init => {
-                draw(self.turn(Doing::Compute, at));
+            Kind::Commit { .. } if self.base == Activity::Init => {
+                draw(self.turn(Activity::Compute, at));
             }
             Kind::Takeover { as_worker, .. } => {
                 self.parts.push(Role::Worker(as_worker));
-                draw(self.turn(Doing::Compute, at));
+                draw(self.turn(Activity::Compute, at));
             }
             Kind::Capture {
                 scan_ns, copy_ns, ..
-            } => before(Doing::Cut, scan_ns.saturating_add(copy_ns)),
-            Kind::Ship { ns, .. } => before(Doing::Ship, ns),
+            } => before(Activity::Cut, scan_ns.saturating_add(copy_ns)),
+            Kind::Ship { ns, .. } => before(Activity::Ship, ns),
             Kind::FailureDetected { .. } => self.stage_at = at,
             Kind::Stage { stage, ns, .. } => {
                 // No stage can end after its record.
                 let from = self.stage_at;
                 self.stage_at = from.saturating_add(ns).min(at.max(from));
                 draw(Segment {
-                    doing: Doing::Recovery(Part::of(stage)),
+                    doing: Activity::Recovery(StageGroup::of(stage)),
                     from,
                     to: self.stage_at,
                 });
@@ -237,7 +239,7 @@ impl Track {
     }
 
     /// Ends the current activity and returns its segment.
-    fn turn(&mut self, doing: Doing, at: u64) -> Segment {
+    fn turn(&mut self, doing: Activity, at: u64) -> Segment {
         let segment = Segment {
             doing: self.base,
             from: self.since,
@@ -267,11 +269,11 @@ pub struct Canvas {
 #[derive(Debug, Default)]
 pub struct Lane {
     /// Time ranges of each activity in order, joined where gaps would be invisible.
-    pub spans: BTreeMap<Doing, Vec<(u64, u64)>>,
+    pub spans: BTreeMap<Activity, Vec<(u64, u64)>>,
     /// Nanoseconds of each activity in each column, for ranges shorter than a column.
-    pub columns: BTreeMap<Doing, BTreeMap<u64, u64>>,
+    pub columns: BTreeMap<Activity, BTreeMap<u64, u64>>,
     /// Number and total duration of these ranges.
-    pub sums: BTreeMap<Doing, (u64, u64)>,
+    pub sums: BTreeMap<Activity, (u64, u64)>,
 }
 
 impl Canvas {
@@ -309,7 +311,7 @@ impl Canvas {
             return;
         }
         let doing = match segment.doing {
-            Doing::Recovery(_) if self.is_overview => Doing::Recovering,
+            Activity::Recovery(_) if self.is_overview => Activity::Recovering,
             other => other,
         };
         let (from, to) = (segment.from.max(self.from), segment.to.min(self.to));
@@ -328,7 +330,7 @@ impl Canvas {
     }
 
     /// Adds a range that is shorter than a column, to at most two columns.
-    fn add_short(&mut self, rank: ProcessNumber, doing: Doing, from: u64, to: u64) {
+    fn add_short(&mut self, rank: ProcessNumber, doing: Activity, from: u64, to: u64) {
         let (first, last) = (self.column_of(from), self.column_of(to));
         let border = self.column_at(last).clamp(from, to);
         let lane = self.lanes.entry(rank).or_default();
@@ -347,18 +349,18 @@ mod tests {
 
     const RANK: ProcessNumber = ProcessNumber(0);
 
-    fn lane(doing: Doing, canvas: &mut Canvas, stretches: &[(u64, u64)]) {
+    fn lane(doing: Activity, canvas: &mut Canvas, stretches: &[(u64, u64)]) {
         for &(from, to) in stretches {
             canvas.add(RANK, Segment { doing, from, to });
         }
     }
 
     #[test]
-    fn what_cannot_be_told_apart_is_joined() {
+    fn indistinguishable_ranges_are_joined() {
         let mut canvas = Canvas::new(4000, 6000);
         let stretches = [(0, 4005), (4010, 4012), (4013, 4014), (5990, 6990)];
-        lane(Doing::Compute, &mut canvas, &stretches);
-        let found = &canvas.lanes[&RANK].spans[&Doing::Compute];
+        lane(Activity::Compute, &mut canvas, &stretches);
+        let found = &canvas.lanes[&RANK].spans[&Activity::Compute];
         assert_eq!(found[..], [(4000, 4005), (4010, 4014), (5990, 6000)]);
     }
 
@@ -368,22 +370,22 @@ mod tests {
         let end = 40_000_000;
         let mut canvas = Canvas::overview(end);
         let stretches: Vec<_> = (0..40_000).map(|at| (at * 1000, at * 1000 + 1)).collect();
-        lane(Doing::Cut, &mut canvas, &stretches);
+        lane(Activity::Cut, &mut canvas, &stretches);
         let lane = &canvas.lanes[&RANK];
         assert!(lane.spans.is_empty());
-        let columns = &lane.columns[&Doing::Cut];
+        let columns = &lane.columns[&Activity::Cut];
         assert_eq!(columns.len(), COLUMNS as usize);
         assert_eq!(columns.values().sum::<u64>(), 40_000);
         assert!(columns.values().all(|ns| ns * 900 < end / COLUMNS));
-        assert_eq!(lane.sums[&Doing::Cut], (40_000, 40_000));
+        assert_eq!(lane.sums[&Activity::Cut], (40_000, 40_000));
     }
 
     #[test]
     fn a_checkpoint_that_can_be_seen_is_drawn_in_its_place() {
         let mut canvas = Canvas::overview(1000);
-        lane(Doing::Cut, &mut canvas, &[(10, 20), (20, 30), (35, 40)]);
+        lane(Activity::Cut, &mut canvas, &[(10, 20), (20, 30), (35, 40)]);
         let lane = &canvas.lanes[&RANK];
-        assert_eq!(lane.spans[&Doing::Cut][..], [(10, 30), (35, 40)]);
+        assert_eq!(lane.spans[&Activity::Cut][..], [(10, 30), (35, 40)]);
         assert!(lane.columns.is_empty());
     }
 }

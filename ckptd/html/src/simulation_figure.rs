@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn values_stand_at_their_height() {
+    fn values_are_drawn_at_their_height() {
         let y = Axis {
             from: 1.0,
             to: 1e4,

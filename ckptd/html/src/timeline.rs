@@ -1,7 +1,7 @@
 //! Drawing of ranks over time.
 
 use crate::chart::{percent, table, time_axis, width};
-use crate::segments::{COLUMNS, Canvas, Doing, Lane, Row};
+use crate::segments::{Activity, COLUMNS, Canvas, Lane, Row};
 use maud::{Markup, html};
 use std::collections::BTreeSet;
 use understudy_report::time;
@@ -29,7 +29,7 @@ pub fn timeline(rows: &[Row], canvas: &Canvas, what: &str) -> Markup {
             @for (index, (row, lane)) in shown.iter().enumerate() {
                 @let y = STEP * index as u32;
                 text.label x="0" y=(y + 12) { "rank " (row.rank) ": " (parts(row)) }
-                @for doing in Doing::all() {
+                @for doing in Activity::all() {
                     (band(canvas, lane, doing, y))
                 }
                 @if let Some(died) = row.died.filter(|_| is_there(row)) {
@@ -46,7 +46,7 @@ pub fn timeline(rows: &[Row], canvas: &Canvas, what: &str) -> Markup {
 /// Draws an activity of a process.
 ///
 /// Long ranges have the full height; short ones have the height of their share of the time.
-fn band(canvas: &Canvas, lane: &Lane, doing: Doing, y: u32) -> Markup {
+fn band(canvas: &Canvas, lane: &Lane, doing: Activity, y: u32) -> Markup {
     let (from, to) = (canvas.from, canvas.to);
     let spans = lane.spans.get(&doing).map_or(&[][..], Vec::as_slice);
     let (class, mark) = (doing.name(), doing.mark());
@@ -75,7 +75,7 @@ struct Run {
 }
 
 /// Returns columns with the height of their share in pixels, at least one pixel.
-fn runs(canvas: &Canvas, lane: &Lane, doing: Doing) -> Vec<Run> {
+fn runs(canvas: &Canvas, lane: &Lane, doing: Activity) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     let column_ns = (canvas.to - canvas.from) as f64 / COLUMNS as f64;
     for (&column, &ns) in lane.columns.get(&doing).into_iter().flatten() {
@@ -97,7 +97,7 @@ fn data(shown: &[(&Row, &Lane)]) -> Vec<Vec<String>> {
     let mut data = Vec::new();
     for (row, lane) in shown {
         let rank = format!("rank {}", row.rank);
-        let mut cells = |doing: Doing, from: String, during: String| {
+        let mut cells = |doing: Activity, from: String, during: String| {
             data.push(vec![rank.clone(), doing.name().to_owned(), from, during]);
         };
         for (doing, spans) in &lane.spans {
@@ -121,13 +121,13 @@ fn parts(row: &Row) -> String {
 fn legend(shown: &[(&Row, &Lane)], has_deaths: bool) -> Markup {
     let lanes = || shown.iter().map(|(_, lane)| lane);
     let spans = lanes().flat_map(|lane| lane.spans.keys());
-    let short: BTreeSet<Doing> = lanes()
+    let short: BTreeSet<Activity> = lanes()
         .flat_map(|lane| lane.columns.keys().copied())
         .collect();
-    let present: BTreeSet<Doing> = spans.chain(&short).copied().collect();
+    let present: BTreeSet<Activity> = spans.chain(&short).copied().collect();
     html! {
         ul.legend {
-            @for doing in Doing::all().into_iter().filter(|doing| present.contains(doing)) {
+            @for doing in Activity::all().into_iter().filter(|doing| present.contains(doing)) {
                 li { span class={"swatch " (doing.name())} { (doing.mark().unwrap_or("")) } (doing.meaning()) }
             }
             @if !short.is_empty() {
@@ -156,12 +156,12 @@ mod tests {
         let canvas = Canvas::overview(COLUMNS * 1000);
         let columns = BTreeMap::from([(3, 1), (4, 20), (5, 500), (6, 500), (9, 5000)]);
         let lane = Lane {
-            columns: BTreeMap::from([(Doing::Cut, columns)]),
+            columns: BTreeMap::from([(Activity::Cut, columns)]),
             ..Lane::default()
         };
         let run = |first, end, height| Run { first, end, height };
         assert_eq!(
-            runs(&canvas, &lane, Doing::Cut),
+            runs(&canvas, &lane, Activity::Cut),
             [run(3, 5, 1), run(5, 7, BAND / 2), run(9, 10, BAND)]
         );
     }

@@ -3,7 +3,7 @@
 
 use crate::Error;
 use crate::job_directory::locked;
-use crate::messages::{Duty, LeaderToStarter, Messages, put};
+use crate::messages::{LeaderToStarter, ManagerDuty, Messages, write_message};
 use crate::process_context::{ProcessContext, own_program};
 use crate::tied_child::tie_to;
 use rustix::io::{FdFlags, fcntl_setfd};
@@ -25,7 +25,7 @@ use understudy_wire::line::{Line, Listener, Socket};
 /// Errors of [`locked`] and [`start_manager`]; [`Error::SameHost`].
 pub fn start_with_duty(
     job: &str,
-    duty: &Duty,
+    duty: &ManagerDuty,
     context: Option<&ProcessContext>,
 ) -> Result<Child, Error> {
     let (directory, _lock) = locked(job)?;
@@ -35,7 +35,7 @@ pub fn start_with_duty(
     }
     let mut manager = start_manager(&directory, &path, Some(context))?;
     if let Some(input) = &mut manager.stdin {
-        put(input, duty).map_err(Error::system("the process manager"))?;
+        write_message(input, duty).map_err(Error::system("the process manager"))?;
     }
     Ok(manager)
 }
@@ -103,7 +103,7 @@ pub fn start_manager(
     let prepare = move || {
         fcntl_setfd(&descriptor, FdFlags::empty())?;
         setsid()?;
-        // A manager without a duty dies with its parent until a guardian has joined (`Node`). A
+        // A manager without a duty dies with its parent until a guardian has joined (`NodeState`). A
         // manager with a duty ends with its standard input.
         match is_alone {
             true => tie_to(parent, Signal::KILL),

@@ -1,6 +1,6 @@
 //! Output of processes, written to the output of this process.
 
-use crate::say::say;
+use crate::print_message::print_message;
 use crate::spawn_thread::spawn_thread;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
@@ -12,7 +12,7 @@ use understudy_catalogue::message;
 use understudy_wire::io::{Interest, is_ready};
 
 /// Exit status if some output could not be written (EX_IOERR of sysexits.h).
-pub const UNWRITTEN: u8 = 74;
+pub const EXIT_OUTPUT_LOST: u8 = 74;
 
 /// True if some output could not be written.
 static IS_LOST: AtomicBool = AtomicBool::new(false);
@@ -56,18 +56,18 @@ impl Output {
         };
         self.is_open = false;
         if !is_unwanted(&error) && !IS_LOST.swap(true, Ordering::AcqRel) {
-            say(message::output_not_written(error));
+            print_message(message::output_not_written(error));
         }
     }
 }
 
 /// Passes on the output of a process.
 ///
-/// `close` is called when all processes, including relays, have closed the streams; its argument is
+/// `record_output_end` is called when all processes, including relays, have closed the streams; its argument is
 /// the number of bytes on standard output.
 ///
 /// # Errors
-/// Errors of starting a thread; `close` is not called then.
+/// Errors of starting a thread; `record_output_end` is not called then.
 pub fn pass_all_on(child: &mut Child, close: impl FnOnce(u64) + Send + 'static) -> io::Result<()> {
     let (out, errors) = (child.stdout.take(), child.stderr.take());
     let (both, closed) = mpsc::channel::<u64>();
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn output_that_nobody_reads_is_not_lost_and_that_for_which_there_is_no_room_is() {
+    fn output_without_reader_is_not_lost_and_output_without_room_is() {
         let (from, to) = UnixStream::pair().unwrap();
         drop(from);
         Output::new(to.as_fd()).unwrap().write(b"a line\n");

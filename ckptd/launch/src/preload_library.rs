@@ -1,17 +1,17 @@
 //! The preload library for each MPI library.
 
-use understudy_pmi::Kind;
+use understudy_pmi::MpiKind;
 
 /// Returns the name of the preload library that stands in for an MPI library.
 ///
 /// A program that is linked with another preload library gets the right one by itself. One that
 /// opens its library late must have the right one from the start.
-pub fn preload_library(of: Kind) -> &'static str {
+pub fn preload_library(of: MpiKind) -> &'static str {
     match of {
-        Kind::OpenMpi => "libunderstudy.so",
-        Kind::Mpich => "libunderstudy_mpich.so",
-        Kind::Debian => "libunderstudy_debian.so",
-        Kind::Standard => "libunderstudy_standard.so",
+        MpiKind::OpenMpi => "libunderstudy.so",
+        MpiKind::Mpich => "libunderstudy_mpich.so",
+        MpiKind::Debian => "libunderstudy_debian.so",
+        MpiKind::Standard => "libunderstudy_standard.so",
     }
 }
 
@@ -19,12 +19,12 @@ pub fn preload_library(of: Kind) -> &'static str {
 mod tests {
     use super::*;
     use std::path::Path;
-    use understudy_pmi::Mpi;
+    use understudy_pmi::MpiLibrary;
 
     #[test]
     fn a_library_that_is_named_has_its_own_preload_library() {
         let preloaded = |library: &str| {
-            Mpi::named(Path::new(library))
+            MpiLibrary::named(Path::new(library))
                 .map(|mpi| preload_library(mpi.kind))
                 .ok()
         };

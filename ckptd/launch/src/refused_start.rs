@@ -5,7 +5,7 @@ use crate::streams::Streams;
 use understudy_settings::refusal;
 
 /// Exit status of a job that cannot be protected and must be (EX_CONFIG of sysexits.h).
-pub const REFUSED: i32 = 78;
+pub const EXIT_REFUSED: i32 = 78;
 
 /// Reports that a job of [`crate::starter`] stops before it has begun.
 ///
@@ -15,5 +15,5 @@ pub fn refuse(why: &Error, streams: &Streams) -> i32 {
         "{why}; {}",
         refusal::outcome(refusal::stops(false, false))
     ));
-    REFUSED
+    EXIT_REFUSED
 }

@@ -1,38 +1,38 @@
 //! Messages from a guardian to its manager.
 
-use crate::{ChildNews, Ended};
+use crate::{ChildState, ProcessEnd};
 use bincode::{Decode, Encode};
 use understudy_numbers::{ProcessNumber, Worker};
 
 /// A message from a guardian to its manager.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 pub enum FromGuardian {
-    Ended(Ended),
+    Ended(ProcessEnd),
     Child {
         id: u64,
-        news: ChildNews,
+        news: ChildState,
     },
-    /// A process has registered; the [`Call::DESCRIPTORS`] of the call come with the message.
-    Called {
+    /// A process has registered; the [`Registration::DESCRIPTORS`] of the call come with the message.
+    Registered {
         number: ProcessNumber,
-        call: Call,
+        call: Registration,
     },
     /// State of one process.
     ///
     /// Sent after [`crate::Hello::Guardian`] and before [`FromGuardian::Told`].
-    Has(Has),
-    Told,
+    Process(ProcessRecord),
+    AllReported,
 }
 
 /// Registration of a process with its guardian.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
-pub struct Call {
+pub struct Registration {
     pub pid: u32,
     /// File name of the process's MPI library.
     pub library: String,
 }
 
-impl Call {
+impl Registration {
     /// Number of descriptors: connection to the process, its page, and its pidfd (pidfd_open(2)).
     pub const DESCRIPTORS: usize = 3;
 }
@@ -41,16 +41,16 @@ impl Call {
 ///
 /// The descriptors of the calls come with the message, followed by the files of the replica store.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Encode, Decode)]
-pub struct Has {
+pub struct ProcessRecord {
     pub number: ProcessNumber,
     /// Registrations of the process; a script runs several programs one after the other.
-    pub calls: Vec<Call>,
+    pub registrations: Vec<Registration>,
     /// Worker whose replicas are in the process's replica store.
     ///
     /// The process has handed the store over itself or has adopted it.
-    pub keeps: Option<Worker>,
+    pub replicas_of: Option<Worker>,
     /// Process from which this process has adopted a replica store.
-    pub heir_of: Option<ProcessNumber>,
+    pub adopted_from: Option<ProcessNumber>,
     /// End of the process and of its output, if they have ended.
-    pub ends: Vec<Ended>,
+    pub ends: Vec<ProcessEnd>,
 }

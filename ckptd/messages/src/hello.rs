@@ -16,7 +16,7 @@ pub enum Hello {
         /// True if the guardian had another manager before.
         ///
         /// The guardian then sends its state.
-        is_again: bool,
+        had_manager: bool,
     },
     /// A process of the program, which registers with its guardian.
     Process {

@@ -22,19 +22,19 @@ pub enum JobOrder<B> {
     /// Takes every living process out of its MPI library for this generation.
     Announce { generation: Generation },
     /// Counts an idle spare's death as a failure, in all processes.
-    CountSpare,
+    CountSpareDeath,
     /// Requests placement hints from a process.
     ///
     /// The hints name spares that should take over from failed processes.
-    Ask {
+    RequestPlacementHints {
         number: ProcessNumber,
-        fallen: Vec<ProcessNumber>,
+        failed: Vec<ProcessNumber>,
     },
     /// Gives a process the replica store of a dead process of its node.
     ///
-    /// From then on the store belongs to `heir`.
-    Inherit {
-        heir: ProcessNumber,
+    /// From then on the store belongs to `adopter`.
+    AdoptStore {
+        adopter: ProcessNumber,
         from: ProcessNumber,
     },
     /// Ends the last generation and begins another one.

@@ -10,7 +10,7 @@ pub enum ToGuardian {
     /// Starts a process of the program; `anew` unless this is the first start.
     Start {
         number: ProcessNumber,
-        anew: bool,
+        is_restart: bool,
     },
     Kill {
         number: ProcessNumber,
@@ -19,22 +19,22 @@ pub enum ToGuardian {
     Leave {
         status: i32,
     },
-    /// Gives the replica store of `from` to `heir`.
+    /// Gives the replica store of `from` to `adopter`.
     ///
     /// The files of the store come with the message; they contain a replica of `worker` and must
-    /// outlive `heir`. `status` is the status with which `from` has ended.
-    Inherit {
-        heir: ProcessNumber,
+    /// outlive `adopter`. `status` is the status with which `from` has ended.
+    AdoptStore {
+        adopter: ProcessNumber,
         from: ProcessNumber,
         worker: Worker,
         status: i32,
     },
     /// Releases the state of a process that has ended.
-    Forget {
+    ReleaseState {
         number: ProcessNumber,
     },
     /// All processes have resumed the program in a generation since this manager was started.
-    GoesOn,
+    Resumed,
     /// No other manager can replace this one.
     IsLast,
     /// Starts a process that the program has spawned.

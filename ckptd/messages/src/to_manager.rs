@@ -30,23 +30,23 @@ pub enum ToManager {
     ///
     /// The files come with the message; they contain replicas of this worker and of the workers
     /// whose buddy it is, and must outlive the process. This message and
-    /// [`ToManager::KeepsNothing`] are sent to the guardian first.
-    Keeps {
+    /// [`ToManager::ReleaseReplicas`] are sent to the guardian first.
+    StoreReplicas {
         worker: Worker,
     },
     /// The replica store of this process is not needed any more.
-    KeepsNothing,
+    ReleaseReplicas,
     /// Requests this number of additional spares.
     Replenish {
         spares: u32,
     },
     /// This process can give placement hints.
-    CanChoose,
-    Wish {
+    CanGivePlacementHints,
+    PlacementHint {
         spare: ProcessNumber,
     },
     /// All placement hints for this generation have been sent.
-    HasChosen {
+    PlacementHintsEnd {
         generation: Generation,
     },
     /// Requests the end of the whole job with this status.
@@ -61,24 +61,24 @@ pub enum ToManager {
     /// A cut follows all spawn calls up to `number`.
     ///
     /// It is not decided yet whether the cut will be committed.
-    Captured {
+    SpawnedCaptured {
         worker: Worker,
         number: u64,
     },
     /// Spawned processes up to `number` are not rolled back with this worker any more.
-    Settled {
+    SpawnedPermanent {
         worker: Worker,
         number: u64,
     },
     /// This worker was rolled back to a point after `number` spawn calls.
-    WentBack {
+    RolledBack {
         worker: Worker,
         number: u64,
     },
     /// Requests the boards (`understudy_relay::board`) of these workers.
     ///
     /// All of them are on the node of this process.
-    Look {
+    ReadBoards {
         id: u64,
         process: ProcessNumber,
         workers: Vec<Worker>,

@@ -9,7 +9,7 @@ pub enum ToProcess {
     /// The guardian's answer to the registration.
     ///
     /// The process's end of the connection to the manager comes with the message as a descriptor.
-    Line,
+    Connection,
     /// The process's page, as a descriptor that comes with the message.
     ///
     /// `workers` is the number of workers that were started on this node.
@@ -17,7 +17,7 @@ pub enum ToProcess {
     /// A new manager follows one that has died.
     ///
     /// Spares must report again that they are ready.
-    Again,
+    ManagerReplaced,
     /// This process is a rank of a generation.
     Begin {
         generation: Generation,
@@ -37,18 +37,18 @@ pub enum ToProcess {
         descriptor: Option<String>,
         /// Process whose replica store this process adopts.
         ///
-        /// The store has arrived before or arrives next ([`ToProcess::Inherit`]).
-        heir_of: Option<ProcessNumber>,
+        /// The store has arrived before or arrives next ([`ToProcess::AdoptStore`]).
+        adopts_from: Option<ProcessNumber>,
     },
     /// Requests placement hints: spares that should take over from these dead processes.
-    Ask { fallen: Vec<ProcessNumber> },
+    RequestPlacementHints { failed: Vec<ProcessNumber> },
     /// The replica store of a dead process, sent by the guardian.
     ///
     /// The files come with the message. `status` is the status of the dead process as wait(2)
     /// returns it.
-    Inherit { from: ProcessNumber, status: i32 },
-    /// Answer to [`crate::ToManager::Look`]: [`Boards`], in a file that comes with the message.
-    Shown { id: u64 },
+    AdoptStore { from: ProcessNumber, status: i32 },
+    /// Answer to [`crate::ToManager::ReadBoards`]: [`Boards`], in a file that comes with the message.
+    BoardContents { id: u64 },
     /// All workers are in `MPI_Finalize`; further deaths are ignored.
     End,
 }

@@ -1,7 +1,7 @@
 //! Files in memory of jobs that have ended: ledgers, undo logs and backups.
 
-use crate::file_use::is_settled;
-use crate::leftover::{Found, Leftover};
+use crate::file_use::is_stable;
+use crate::leftover::{Leftover, LeftoverNames};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
@@ -32,15 +32,15 @@ fn job_in(name: &OsStr) -> Option<String> {
 }
 
 /// Returns the files in memory of jobs without processes on this node.
-pub fn files_of_dead_jobs() -> Option<Found> {
+pub fn files_of_dead_jobs() -> Option<LeftoverNames> {
     let directory = Directory::open(&in_memory()).ok()??;
     // The files are listed first: a job that starts in between has none of them.
     let mut names = directory.names();
     let living: BTreeSet<String> = survey()
         .into_iter()
         .filter(|seat| {
-            seat.is_taken()
-                || (!is_of_this_node(&seat.job) && !is_settled(&seat.path))
+            seat.is_in_use()
+                || (!is_of_this_node(&seat.job) && !is_stable(&seat.path))
                 || is_locked(&seat.path)
         })
         .map(|seat| seat.job)
@@ -50,7 +50,7 @@ pub fn files_of_dead_jobs() -> Option<Found> {
             let path = directory.path().join(name);
             !living.contains(&job)
                 && !has_launcher(&job)
-                && (is_of_this_node(&job) || is_settled(&path))
+                && (is_of_this_node(&job) || is_stable(&path))
         })
     });
     Some((directory, names, "of a job that is gone"))
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_job_is_told_from_what_follows_it() {
+    fn a_job_is_separated_from_the_suffix() {
         assert_eq!(until_number("prterun-vm-12@1-3"), "prterun-vm-12@1");
         assert_eq!(until_number("prterun-vm-12@1"), "prterun-vm-12@1");
     }

@@ -1,7 +1,7 @@
 //! Directories for event files of `understudy run`.
 
 use crate::file_use::{is_in_use, is_own};
-use crate::leftover::Found;
+use crate::leftover::LeftoverNames;
 use understudy_formats::private::Directory;
 use understudy_relay::lives;
 
@@ -13,7 +13,7 @@ pub const EVENTS_PREFIX: &str = "understudy-run-";
 /// Returns the directories of dead `understudy run` processes in which no file is open.
 ///
 /// The job may outlive a killed `understudy run`.
-pub fn abandoned_event_directories() -> Option<Found> {
+pub fn abandoned_event_directories() -> Option<LeftoverNames> {
     let directory = Directory::of_anybody(&std::env::temp_dir()).ok()?;
     let mut names = directory.names();
     names.retain(|name| {

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use understudy_formats::private::MEMORY;
 
 /// Age from which an unchanged file belongs to no job that is starting.
-const SETTLED: Duration = Duration::from_secs(60);
+const STABLE_AGE: Duration = Duration::from_secs(60);
 
 /// Returns true if a file belongs to this user.
 pub fn is_own(path: &Path) -> bool {
@@ -20,12 +20,12 @@ pub fn is_own(path: &Path) -> bool {
 /// Returns true if a file has not changed for a while.
 ///
 /// When a job starts, recent files are its only trace for a moment.
-pub fn is_settled(path: &Path) -> bool {
+pub fn is_stable(path: &Path) -> bool {
     let changed = path
         .symlink_metadata()
         .and_then(|metadata| metadata.modified());
     let age = changed.map(|changed| SystemTime::now().duration_since(changed));
-    matches!(age, Ok(Ok(age)) if age >= SETTLED)
+    matches!(age, Ok(Ok(age)) if age >= STABLE_AGE)
 }
 
 /// Returns the files below /dev/shm that are mapped by processes of this user.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use understudy_formats::private::Directory;
 
 /// A directory, names of leftovers in the directory, and their kind.
-pub type Found = (Directory, Vec<OsString>, &'static str);
+pub type LeftoverNames = (Directory, Vec<OsString>, &'static str);
 
 /// A file or directory that can be removed, and its kind.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub struct Leftover {
 
 impl Leftover {
     /// Returns the leftovers of one kind in a directory.
-    pub fn all((directory, names, what): Found) -> Vec<Leftover> {
+    pub fn all((directory, names, what): LeftoverNames) -> Vec<Leftover> {
         let directory = Arc::new(directory);
         let leftover = |name| Leftover {
             directory: Arc::clone(&directory),

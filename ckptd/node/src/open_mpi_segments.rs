@@ -1,7 +1,7 @@
 //! Shared memory of Open MPI, which a killed rank leaves behind.
 
-use crate::file_use::{is_own, is_settled, mapped_files};
-use crate::leftover::Found;
+use crate::file_use::{is_own, is_stable, mapped_files};
+use crate::leftover::LeftoverNames;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
@@ -10,7 +10,7 @@ use understudy_formats::private::{Directory, MEMORY};
 /// Returns the segments of jobs of which no process has mapped a segment.
 ///
 /// Their names are `sm_segment.HOST.USER.JOB.RANK`.
-pub fn abandoned_segments() -> Option<Found> {
+pub fn abandoned_segments() -> Option<LeftoverNames> {
     let directory = Directory::of_anybody(Path::new(MEMORY)).ok()?;
     let mut jobs: BTreeMap<String, Vec<OsString>> = BTreeMap::new();
     for name in directory.names() {
@@ -25,7 +25,7 @@ pub fn abandoned_segments() -> Option<Found> {
     let mapped = mapped_files();
     let is_abandoned = |names: &Vec<OsString>| {
         let mut paths = names.iter().map(|name| directory.path().join(name));
-        paths.all(|path| is_own(&path) && is_settled(&path) && !mapped.contains(path.as_os_str()))
+        paths.all(|path| is_own(&path) && is_stable(&path) && !mapped.contains(path.as_os_str()))
     };
     let abandoned = jobs.into_values().filter(is_abandoned).flatten().collect();
     Some((directory, abandoned, "Open MPI's, of a job that is gone"))

@@ -22,7 +22,7 @@ pub enum Error {
     Version { path: PathBuf, version: String },
     /// Second server in a process; libpmix keeps its state in global variables.
     #[error("this process has started a PMIx server before")]
-    Again,
+    SecondServer,
     /// This process was started by another PMIx launcher, to which libpmix would connect.
     #[error("{}", message::other_pmix_launcher(.0))]
     Inherited(&'static str),
@@ -40,10 +40,10 @@ pub enum Error {
     BadPlacement,
     /// The generation's name was used before.
     #[error("generation {0} exists already")]
-    Exists(String),
+    GenerationExists(String),
     /// The generation has not begun, or has ended.
     #[error("there is no generation {0}")]
-    Unknown(String),
+    UnknownGeneration(String),
     /// The rank is on another node, or does not exist.
     #[error("rank {rank} of generation {generation} is not on this node")]
     NotHere { generation: String, rank: u32 },

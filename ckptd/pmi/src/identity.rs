@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn other_launchers_variables_are_known() {
+    fn variables_of_other_launchers_are_recognised() {
         for (name, expected) in [
             ("PMIX_RANK", true),
             ("PMI_FD", true),

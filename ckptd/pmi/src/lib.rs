@@ -1,7 +1,7 @@
 //! Process manager interfaces: an unmodified MPI program starts without mpirun.
 //!
 //! An MPI library requests the rank of its process from a process manager, and exchanges addresses
-//! through it. Open MPI uses a PMIx server, MPICH and its derivatives a PMI-1 server. [`Mpi`] is
+//! through it. Open MPI uses a PMIx server, MPICH and its derivatives a PMI-1 server. [`MpiLibrary`] is
 //! the library that a program needs, determined from its file. The servers can be used by any
 //! launcher.
 //!
@@ -19,11 +19,11 @@
 //! namespace, a PMI-1 key space), so that data of an ended generation cannot reach a later one.
 
 mod error;
+mod generation_name;
 mod identity;
 mod linked_libraries;
 mod local_world;
 mod mpi_library;
-mod name;
 mod namespace;
 mod peers;
 mod placement;
@@ -33,15 +33,17 @@ mod rank_event;
 mod server;
 
 pub use error::{Error, system_message};
+pub use generation_name::GenerationName;
 pub use identity::{Identity, adopt, is_of_a_launcher};
 pub use local_world::LocalWorld;
-pub use mpi_library::{Kind, Mpi};
-pub use name::Name;
+pub use mpi_library::{MpiKind, MpiLibrary};
 pub use namespace::{Namespace, Preput, Spawned};
-pub use peers::{Alone, Answer, Fence, Members, Modex, Peers, Purpose, Recall, Spawn};
+pub use peers::{
+    Answer, AnswerCancellation, Fence, Members, ModexRequest, NoPeers, Peers, Purpose, Spawn,
+};
 pub use placement::Placement;
 pub use pmi1::{DESCRIPTOR, Pmi1Client, remove_segments};
 pub use pmix::PmixClient;
 pub use rank_event::{RankAction, RankEvent};
-pub use server::{PLACELESS, Server, ServerSettings};
+pub use server::{PLACEMENT_INDEPENDENT, Server, ServerSettings};
 pub use understudy_numbers::Rank;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// Kind of an MPI library, as far as the process manager is concerned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum MpiKind {
     /// Open MPI 4 and 5, with PMIx.
     OpenMpi,
     /// MPICH and libraries with its ABI, with PMI-1.
@@ -17,48 +17,48 @@ pub enum Kind {
     Standard,
 }
 
-impl Kind {
+impl MpiKind {
     /// Kinds by soname.
-    const NAMES: [(&'static str, Kind); 4] = [
-        ("libmpi.so.40", Kind::OpenMpi),
-        ("libmpi.so.12", Kind::Mpich),
-        ("libmpich.so.12", Kind::Debian),
-        ("libmpi_abi.so.1", Kind::Standard),
+    const NAMES: [(&'static str, MpiKind); 4] = [
+        ("libmpi.so.40", MpiKind::OpenMpi),
+        ("libmpi.so.12", MpiKind::Mpich),
+        ("libmpich.so.12", MpiKind::Debian),
+        ("libmpi_abi.so.1", MpiKind::Standard),
     ];
 
     /// Returns the sonames of all kinds.
     pub fn sonames() -> impl Iterator<Item = &'static str> {
-        Kind::NAMES.iter().map(|(name, _)| *name)
+        MpiKind::NAMES.iter().map(|(name, _)| *name)
     }
 
     /// Returns the kind of the library with this soname, if understudy supports it.
-    pub fn of(library: &str) -> Option<Kind> {
-        let found = Kind::NAMES.iter().find(|(name, _)| library == *name);
+    pub fn of(library: &str) -> Option<MpiKind> {
+        let found = MpiKind::NAMES.iter().find(|(name, _)| library == *name);
         found.map(|&(_, kind)| kind)
     }
 }
 
 /// The MPI library of a program.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Mpi {
-    pub kind: Kind,
+pub struct MpiLibrary {
+    pub kind: MpiKind,
     pub library: PathBuf,
 }
 
-impl Mpi {
+impl MpiLibrary {
     /// Returns the MPI library that a program will load.
     ///
     /// # Errors
     /// [`Error::Unlisted`], for example for a script; [`Error::NotMpi`].
-    pub fn of(program: &Path) -> Result<Mpi, Error> {
+    pub fn of(program: &Path) -> Result<MpiLibrary, Error> {
         let libraries = linked_libraries(program)?;
         let mut found = libraries
             .into_iter()
-            .filter_map(|library| Some((Kind::of(&library.name)?, library.path?)));
+            .filter_map(|library| Some((MpiKind::of(&library.name)?, library.path?)));
         let (kind, library) = found
             .next()
             .ok_or_else(|| Error::NotMpi(program.to_owned()))?;
-        Ok(Mpi { kind, library })
+        Ok(MpiLibrary { kind, library })
     }
 
     /// Returns the library with this name.
@@ -67,12 +67,12 @@ impl Mpi {
     ///
     /// # Errors
     /// [`Error::NotMpi`].
-    pub fn named(library: &Path) -> Result<Mpi, Error> {
+    pub fn named(library: &Path) -> Result<MpiLibrary, Error> {
         let kind = library
             .file_name()
-            .and_then(|name| Kind::of(name.to_str()?));
+            .and_then(|name| MpiKind::of(name.to_str()?));
         let kind = kind.ok_or_else(|| Error::NotMpi(library.to_owned()))?;
-        Ok(Mpi {
+        Ok(MpiLibrary {
             kind,
             library: library.to_owned(),
         })
@@ -101,10 +101,13 @@ mod tests {
                 .iter()
                 .any(|library| library.name == "libc.so.6")
         );
-        assert!(matches!(Mpi::of(&own), Err(Error::NotMpi(_))));
+        assert!(matches!(MpiLibrary::of(&own), Err(Error::NotMpi(_))));
         let directory = tempfile::tempdir().unwrap();
         let script = directory.path().join("script");
         std::fs::write(&script, "#!/bin/sh\n").unwrap();
-        assert!(matches!(Mpi::of(&script), Err(Error::Unlisted { .. })));
+        assert!(matches!(
+            MpiLibrary::of(&script),
+            Err(Error::Unlisted { .. })
+        ));
     }
 }

@@ -1,11 +1,11 @@
 //! Namespace of a generation: one MPI_COMM_WORLD.
 
-use crate::{Error, Name, Placement};
+use crate::{Error, GenerationName, Placement};
 use understudy_numbers::Rank;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Namespace {
-    pub name: Name,
+    pub name: GenerationName,
     pub placement: Placement,
     /// Index of this node among the hosts of the placement.
     pub here: usize,
@@ -33,7 +33,7 @@ impl Namespace {
     /// [`Error::BadName`], [`Error::BadPlacement`].
     pub fn here(job: &str, number: u32, host: &str, size: u32) -> Result<Namespace, Error> {
         Ok(Namespace {
-            name: Name::new(job, number)?,
+            name: GenerationName::new(job, number)?,
             placement: Placement::on_one(host, size)?,
             here: 0,
             is_crowded: false,

@@ -4,7 +4,7 @@
 //! to its [`Peers`], together with an [`Answer`]. The owner of the server sends the request, and
 //! fills in the answer when all replies have arrived.
 
-use crate::{Name, Preput};
+use crate::{GenerationName, Preput};
 use bincode::{Decode, Encode};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -20,9 +20,9 @@ pub struct Answer(Arc<Mutex<Option<Answering>>>);
 
 impl Answer {
     /// Returns an answer, and a handle with which its server can end the request.
-    pub fn new(answering: Answering) -> (Answer, Recall) {
+    pub fn new(answering: Answering) -> (Answer, AnswerCancellation) {
         let slot = Arc::new(Mutex::new(Some(answering)));
-        (Answer(slot.clone()), Recall(slot))
+        (Answer(slot.clone()), AnswerCancellation(slot))
     }
 
     /// Replies with these bytes; no effect if the generation has ended meanwhile.
@@ -39,9 +39,9 @@ impl Drop for Answer {
 
 /// The server's end of an [`Answer`].
 #[derive(Clone)]
-pub struct Recall(Arc<Mutex<Option<Answering>>>);
+pub struct AnswerCancellation(Arc<Mutex<Option<Answering>>>);
 
-impl Recall {
+impl AnswerCancellation {
     /// Ends the request without data.
     pub fn fail(self) {
         resolve(&self.0, None);
@@ -60,7 +60,7 @@ fn resolve(slot: &Mutex<Option<Answering>>, reply: Reply) {
 }
 
 /// Processes by namespace; each namespace occurs once, and all lists are sorted.
-pub type Members = Vec<(Name, Vec<Rank>)>;
+pub type Members = Vec<(GenerationName, Vec<Rank>)>;
 
 /// Purpose of a fence.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Encode, Decode)]
@@ -89,8 +89,8 @@ pub struct Fence {
 }
 
 /// Request of a rank for data that a rank of another node has put (PMIx_Get).
-pub struct Modex {
-    pub generation: Name,
+pub struct ModexRequest {
+    pub generation: GenerationName,
     pub rank: Rank,
     /// Receives the reply of the other node's server ([`crate::Server::modex`]).
     pub answer: Answer,
@@ -98,7 +98,7 @@ pub struct Modex {
 
 /// Request of a rank to spawn processes (PMIx_Spawn, PMI's `spawn`).
 pub struct Spawn {
-    pub generation: Name,
+    pub generation: GenerationName,
     pub rank: Rank,
     /// Programs in the order of their ranks.
     pub programs: Vec<ChildProgram>,
@@ -110,20 +110,20 @@ pub struct Spawn {
 /// Servers of other nodes; called by threads of the libraries, and must not block.
 pub trait Peers: Send + Sync {
     fn fence(&self, fence: Fence);
-    fn modex(&self, modex: Modex);
+    fn modex(&self, modex: ModexRequest);
     fn spawn(&self, spawn: Spawn);
 }
 
 /// Peers of a server without other nodes.
-pub struct Alone;
+pub struct NoPeers;
 
-impl Peers for Alone {
+impl Peers for NoPeers {
     fn fence(&self, fence: Fence) {
         fence.answer.give(fence.bytes);
     }
 
     /// The server has all data that ranks of this node have put.
-    fn modex(&self, _: Modex) {}
+    fn modex(&self, _: ModexRequest) {}
 
     /// Spawning is not supported.
     fn spawn(&self, _: Spawn) {}

@@ -1,7 +1,7 @@
 //! Placement of ranks on hosts.
 
 use crate::Error;
-use crate::name::check_name;
+use crate::generation_name::check_name;
 use understudy_numbers::Rank;
 
 /// Placement of ranks on hosts.
@@ -78,7 +78,7 @@ impl Placement {
     pub fn process_map(&self) -> String {
         let lists: Vec<String> = self
             .used()
-            .map(|host| listed(self.ranks_on(host)))
+            .map(|host| comma_separated(self.ranks_on(host)))
             .collect();
         format!("raw:{}", lists.join(";"))
     }
@@ -106,7 +106,7 @@ impl Placement {
 }
 
 /// Returns a comma-separated list of ranks, such as `0,2,4`.
-pub fn listed(ranks: impl Iterator<Item = Rank>) -> String {
+pub fn comma_separated(ranks: impl Iterator<Item = Rank>) -> String {
     ranks
         .map(|rank| rank.to_string())
         .collect::<Vec<_>>()
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn placements_are_told_in_the_forms_of_pmix_and_pmi() {
+    fn placements_have_the_formats_of_pmix_and_pmi() {
         for (of_rank, nodes, processes, mapping) in [
             (&[0, 0, 0][..], "raw:n0", "raw:0,1,2", "(vector,(0,1,3))"),
             (

@@ -1,12 +1,12 @@
 //! Events of ranks that the servers report.
 
-use crate::Name;
+use crate::GenerationName;
 use understudy_numbers::Rank;
 
 /// An action of a rank.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RankEvent {
-    pub generation: Name,
+    pub generation: GenerationName,
     pub rank: Rank,
     pub action: RankAction,
 }

@@ -2,7 +2,7 @@
 
 use crate::pmi1::Pmi1Server;
 use crate::pmix::{PmixServer, PmixSettings};
-use crate::{Error, Identity, Kind, Mpi, Name, Namespace, Peers, RankEvent};
+use crate::{Error, GenerationName, Identity, MpiKind, MpiLibrary, Namespace, Peers, RankEvent};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -16,7 +16,7 @@ use understudy_numbers::Rank;
 
 /// Inputs of a server.
 pub struct ServerSettings {
-    pub mpi: Mpi,
+    pub mpi: MpiLibrary,
     /// Directory for session directories that only this user can access (0700).
     pub directory: PathBuf,
     /// The name of this node in placements.
@@ -29,7 +29,7 @@ pub struct ServerSettings {
 ///
 /// By default the order depends on which ranks share a node, which may differ in a later
 /// generation.
-pub const PLACELESS: &[(&str, &str)] = &[
+pub const PLACEMENT_INDEPENDENT: &[(&str, &str)] = &[
     ("MPIR_CVAR_DEVICE_COLLECTIVES", "percoll"),
     ("MPIR_CVAR_ALLREDUCE_DEVICE_COLLECTIVE", "0"),
     ("MPIR_CVAR_REDUCE_DEVICE_COLLECTIVE", "0"),
@@ -45,11 +45,11 @@ pub const PLACELESS: &[(&str, &str)] = &[
 /// The process manager interface of a node's ranks.
 pub struct Server {
     protocol: Protocol,
-    mpi: Mpi,
+    mpi: MpiLibrary,
     /// True if the job has been on several nodes.
     is_spread: AtomicBool,
     /// Generations that have begun, and the directories in which their ranks share memory.
-    segments: Mutex<BTreeMap<Name, PathBuf>>,
+    segments: Mutex<BTreeMap<GenerationName, PathBuf>>,
 }
 
 enum Protocol {
@@ -64,7 +64,7 @@ impl Server {
     /// Errors of [`PmixServer::start`] and [`Pmi1Server::start`].
     pub fn start(settings: &ServerSettings) -> Result<(Server, Receiver<RankEvent>), Error> {
         let (protocol, events) = match settings.mpi.kind {
-            Kind::OpenMpi => {
+            MpiKind::OpenMpi => {
                 let (server, events) = PmixServer::start(&PmixSettings {
                     libmpi: settings.mpi.library.clone(),
                     directory: settings.directory.clone(),
@@ -73,7 +73,7 @@ impl Server {
                 })?;
                 (Protocol::Pmix(Box::new(server)), events)
             }
-            Kind::Mpich | Kind::Debian | Kind::Standard => {
+            MpiKind::Mpich | MpiKind::Debian | MpiKind::Standard => {
                 let (server, events) = Pmi1Server::start(settings.peers.clone())?;
                 (Protocol::Pmi1(server), events)
             }
@@ -115,8 +115,8 @@ impl Server {
     ///
     /// # Errors
     /// Errors of [`PmixServer::environment`] and [`Pmi1Server::identity`]; [`Error::Unknown`].
-    pub fn identity(&self, generation: &Name, rank: Rank) -> Result<Identity, Error> {
-        let unknown = || Error::Unknown(generation.to_string());
+    pub fn identity(&self, generation: &GenerationName, rank: Rank) -> Result<Identity, Error> {
+        let unknown = || Error::UnknownGeneration(generation.to_string());
         let segments = self.segments.lock().get(generation).cloned();
         let mut identity = match &self.protocol {
             Protocol::Pmix(server) => Identity {
@@ -127,7 +127,7 @@ impl Server {
             Protocol::Pmi1(server) => {
                 let mut identity = server.identity(generation, rank)?;
                 if self.is_spread.load(Ordering::Relaxed) {
-                    let set = PLACELESS
+                    let set = PLACEMENT_INDEPENDENT
                         .iter()
                         .map(|&(name, value)| (name.into(), value.into()));
                     identity.defaults.extend(set);
@@ -162,17 +162,17 @@ impl Server {
     /// True if ranks ask the server of their node about processes that another node spawned.
     ///
     /// Ranks of MPICH send each other what they need.
-    pub fn asks_for_spawned(&self) -> bool {
+    pub fn needs_spawned_namespaces(&self) -> bool {
         matches!(self.protocol, Protocol::Pmix(_))
     }
 
     /// Requests data that a rank of this node has put for other nodes.
     ///
-    /// It answers a [`crate::Modex`] of another node. Any thread may call `then`, with `None` if
+    /// It answers a [`crate::ModexRequest`] of another node. Any thread may call `then`, with `None` if
     /// there is no such data. Ranks with PMI-1 never request any.
     pub fn modex(
         &self,
-        generation: &Name,
+        generation: &GenerationName,
         rank: Rank,
         then: impl FnOnce(Option<Vec<u8>>) + Send + 'static,
     ) {
@@ -185,7 +185,7 @@ impl Server {
     /// Ends the waits of other ranks for a rank whose process has exited.
     ///
     /// With PMI-1 the end of the rank's connection does so.
-    pub fn lose(&self, generation: &Name, rank: Rank) {
+    pub fn lose(&self, generation: &GenerationName, rank: Rank) {
         if let Protocol::Pmix(server) = &self.protocol {
             server.lose(generation, rank);
         }
@@ -195,7 +195,7 @@ impl Server {
     ///
     /// # Errors
     /// [`Error::Unknown`].
-    pub fn end(&self, generation: &Name) -> Result<(), Error> {
+    pub fn end(&self, generation: &GenerationName) -> Result<(), Error> {
         match &self.protocol {
             Protocol::Pmix(server) => server.end(generation)?,
             Protocol::Pmi1(server) => server.end(generation)?,

@@ -7,14 +7,14 @@ use understudy_numbers::{Generation, Guardian, ProcessNumber};
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Action {
     /// Sends an order to the nodes that execute it.
-    Order(JobOrder<Beginning>),
+    Order(JobOrder<BegunGeneration>),
     /// Prints a message.
-    Say(String),
+    Print(String),
 }
 
 /// A generation that begins.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Beginning {
+pub struct BegunGeneration {
     pub start: GenerationStart,
     /// The process of each rank.
     pub ranks: Vec<ProcessNumber>,
@@ -27,7 +27,13 @@ impl Action {
 
     /// Starts a process at a guardian; `anew` unless it is the first start.
     pub fn start(number: ProcessNumber, at: Guardian, anew: bool) -> Action {
-        Action::to_guardian(at, ToGuardian::Start { number, anew })
+        Action::to_guardian(
+            at,
+            ToGuardian::Start {
+                number,
+                is_restart: anew,
+            },
+        )
     }
 
     /// Kills a process, whose guardian may have exited.

@@ -21,11 +21,11 @@ pub enum Ending {
     /// The process was killed by this signal.
     Signal(i32),
     /// The process was killed by a signal that the launcher has sent.
-    Asked(i32),
+    LauncherSignal(i32),
     /// The process was killed by the kernel because memory was exhausted.
     ///
     /// A replacement would exhaust the memory as well.
-    Memory,
+    OutOfMemory,
 }
 
 impl Ending {
@@ -33,54 +33,54 @@ impl Ending {
     pub fn status(self) -> i32 {
         match self {
             Ending::Exit(status) => status,
-            Ending::Signal(signal) | Ending::Asked(signal) => 128 + signal,
-            Ending::Memory => 128 + 9,
+            Ending::Signal(signal) | Ending::LauncherSignal(signal) => 128 + signal,
+            Ending::OutOfMemory => 128 + 9,
         }
     }
 }
 
 /// State that survives the death of a manager, for one process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Encode, Decode)]
-pub struct Known {
+pub struct ProcessHistory {
     /// Last generation of which the process was notified; its own if it was in one.
     pub generation: Generation,
     /// True if the process has used MPI.
-    pub is_heard: bool,
+    pub has_used_mpi: bool,
     /// True if the process was in a generation or has adopted a replica store.
     ///
     /// The generation must have begun.
-    pub has_played: bool,
+    pub was_in_generation: bool,
     /// True if the process has continued the program in such a generation.
-    pub has_part: bool,
+    pub has_resumed: bool,
     /// True if any process had continued the program when this process's generation began.
     pub is_protected: bool,
     /// True if the process may have been notified that all workers are in `MPI_Finalize`.
     pub has_ended: bool,
     /// Worker whose replicas are in the process's replica store.
-    pub keeps: Option<Worker>,
+    pub replicas_of: Option<Worker>,
     /// Process from which this process has adopted a replica store.
-    pub heir_of: Option<ProcessNumber>,
+    pub adopted_from: Option<ProcessNumber>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
     /// A guardian of this node has joined; all its processes were reported ([`Event::Known`]).
-    Came(Guardian, Node),
+    GuardianJoined(Guardian, Node),
     /// A guardian has died with its processes.
-    Gone(Guardian),
+    GuardianDied(Guardian),
     /// A process that a guardian has started for an earlier manager.
     ///
     /// Reported before the guardian joins. If the process has ended, [`Event::Ended`] follows when
     /// all guardians have joined.
-    Known(ProcessNumber, Guardian, Known),
+    ProcessReported(ProcessNumber, Guardian, ProcessHistory),
     /// A node belongs to a failure domain.
     ///
     /// Without this event a node is a domain of its own.
-    Belongs(Node, Domain),
+    NodeInDomain(Node, Domain),
     /// A node is lost, with all its processes and files, after this time of silence.
-    Lost(Node, Duration),
+    NodeLost(Node, Duration),
     /// A process, or the next program of its script, has begun to use MPI.
-    Called(ProcessNumber),
+    Registered(ProcessNumber),
     /// A message of a process.
     ///
     /// Messages about spawned processes and boards have no effect on the job.
@@ -91,12 +91,12 @@ pub enum Event {
     /// stands for its guardian.
     Ended(ProcessNumber, Ending),
     /// The output of a process has ended after this number of bytes on standard output.
-    Closed(ProcessNumber, u64),
+    OutputClosed(ProcessNumber, u64),
     /// The MPI library of a process has aborted in this generation.
     ///
     /// Libraries may do so when another process dies. A program's own abort is
     /// [`ToManager::Abort`].
-    Broke(ProcessNumber, Generation),
+    LibraryAborted(ProcessNumber, Generation),
     /// The job cannot continue and ends with this status.
     Abort(i32),
     Tick,

@@ -1,15 +1,15 @@
 //! The job: its guardians, processes and generations.
 
-mod again;
 mod deaths;
 mod domains;
 mod end;
-mod heirs;
+mod manager_takeover;
 mod ranks;
+mod store_adoption;
 
 use self::domains::Domains;
 use crate::member::Member;
-use crate::{Action, Beginning, Event, Known, Node};
+use crate::{Action, BegunGeneration, Event, Node, ProcessHistory};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use understudy_catalogue::message;
@@ -17,17 +17,17 @@ use understudy_messages::{GenerationStart, JobOrder, ToManager};
 use understudy_numbers::{Generation, Guardian, ProcessNumber, Worker};
 
 /// Exit status of a job that could not be recovered (EX_TEMPFAIL of sysexits.h).
-pub const LOST: i32 = 75;
+pub const EXIT_NOT_RECOVERED: i32 = 75;
 /// Time limit for the guardians to join, from the start of the manager.
-pub const GATHERING: Duration = Duration::from_secs(120);
+pub const JOIN_TIMEOUT: Duration = Duration::from_secs(120);
 /// Limit of successive generations in which no process resumes the program.
-const FRUITLESS: u32 = 30;
+const MAX_FRUITLESS_GENERATIONS: u32 = 30;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
     Gathering,
     /// Processes leave the MPI library of the last generation.
-    Meeting,
+    Joining,
     /// A generation has begun.
     Running,
     /// All processes are killed and will be started from the beginning.
@@ -42,11 +42,11 @@ enum Phase {
 
 /// Request for placement hints, sent once in each generation.
 #[derive(Debug, Default)]
-struct Question {
-    is_asked: bool,
+struct PlacementQuery {
+    is_sent: bool,
     is_answered: bool,
     /// Spares that should take over, in the order of the messages.
-    wishes: Vec<ProcessNumber>,
+    hints: Vec<ProcessNumber>,
 }
 
 #[derive(Debug)]
@@ -60,22 +60,22 @@ pub struct Job {
     nodes: BTreeMap<Guardian, Node>,
     domains: Domains,
     /// Processes that were started for an earlier manager, until all guardians have joined.
-    known: BTreeMap<ProcessNumber, (Guardian, Known)>,
+    earlier_processes: BTreeMap<ProcessNumber, (Guardian, ProcessHistory)>,
     /// True if this manager follows another one.
-    is_again: bool,
+    follows_manager: bool,
     members: BTreeMap<ProcessNumber, Member>,
     living: BTreeSet<ProcessNumber>,
     /// Living processes that are not ready for the generation.
     unready: BTreeSet<ProcessNumber>,
     /// Processes that have not exited, or whose output has not ended.
-    open: BTreeSet<ProcessNumber>,
+    unfinished: BTreeSet<ProcessNumber>,
     /// Living processes that are in `MPI_Finalize`.
     at_end: BTreeSet<ProcessNumber>,
     /// Dead process that has left a replica store, by worker, since the last generation began.
-    legacies: BTreeMap<Worker, ProcessNumber>,
+    left_stores: BTreeMap<Worker, ProcessNumber>,
     /// Processes of a generation that have died since any process last resumed the program.
-    fallen: BTreeSet<ProcessNumber>,
-    question: Question,
+    failed: BTreeSet<ProcessNumber>,
+    placement_query: PlacementQuery,
     /// Process of each rank in the last generation; empty after a change of the manager.
     ranks: Vec<ProcessNumber>,
     /// True if dead spares are replaced without a request.
@@ -83,7 +83,7 @@ pub struct Job {
     /// Number of living processes of each guardian that has had any.
     load: BTreeMap<Guardian, u32>,
     /// Number of the next process.
-    next: u32,
+    next_number: u32,
     generation: Generation,
     phase: Phase,
     /// True if the job recovers from a failure instead of restarting.
@@ -91,9 +91,9 @@ pub struct Job {
     /// A checkpoint exists, or the program runs unprotected and its processes end the job after a
     /// failure.
     is_protected: bool,
-    futile: u32,
-    fruitless: u32,
-    stillborn: u32,
+    failed_generations: u32,
+    fruitless_generations: u32,
+    stillborn_processes: u32,
     restarts: u32,
     /// True if a new spare has died before it was ready.
     ///
@@ -126,26 +126,26 @@ impl Job {
             absent: BTreeSet::new(),
             nodes: BTreeMap::new(),
             domains: Domains::default(),
-            known: BTreeMap::new(),
-            is_again: false,
+            earlier_processes: BTreeMap::new(),
+            follows_manager: false,
             members: BTreeMap::new(),
             living: BTreeSet::new(),
             unready: BTreeSet::new(),
-            open: BTreeSet::new(),
+            unfinished: BTreeSet::new(),
             at_end: BTreeSet::new(),
-            legacies: BTreeMap::new(),
-            fallen: BTreeSet::new(),
-            question: Question::default(),
+            left_stores: BTreeMap::new(),
+            failed: BTreeSet::new(),
+            placement_query: PlacementQuery::default(),
             ranks: Vec::new(),
             replenishes: false,
             load: BTreeMap::new(),
-            next: 0,
+            next_number: 0,
             generation: Generation::default(),
             phase: Phase::Gathering,
             is_protected: false,
-            futile: 0,
-            fruitless: 0,
-            stillborn: 0,
+            failed_generations: 0,
+            fruitless_generations: 0,
+            stillborn_processes: 0,
             restarts: 0,
             has_failed_to_replenish: false,
             failed_at: None,
@@ -163,12 +163,12 @@ impl Job {
     ///
     /// Must be called before the guardians join.
     pub fn note_other_manager(&mut self) {
-        self.is_again = true;
+        self.follows_manager = true;
     }
 
     /// Sets whether spares that have died unused are replaced by new ones.
     #[must_use]
-    pub fn replenishing(self, replenishes: bool) -> Job {
+    pub fn with_replenishing(self, replenishes: bool) -> Job {
         Job {
             replenishes,
             ..self
@@ -179,23 +179,25 @@ impl Job {
     pub fn handle(&mut self, now: Duration, event: Event) -> Vec<Action> {
         (self.now, self.happened_at) = (now, now);
         match event {
-            Event::Came(guardian, node) => self.came(guardian, node),
-            Event::Gone(guardian) => self.gone(&[guardian]),
-            Event::Known(number, at, known) => drop(self.known.insert(number, (at, known))),
-            Event::Belongs(node, domain) => self.domains.add(node, domain),
-            Event::Lost(node, silence) => {
-                self.happened_at = now.saturating_sub(silence);
-                self.lost(node);
+            Event::GuardianJoined(guardian, node) => self.guardian_joined(guardian, node),
+            Event::GuardianDied(guardian) => self.guardians_died(&[guardian]),
+            Event::ProcessReported(number, at, known) => {
+                drop(self.earlier_processes.insert(number, (at, known)))
             }
-            Event::Called(number) => self.called(number),
+            Event::NodeInDomain(node, domain) => self.domains.add(node, domain),
+            Event::NodeLost(node, silence) => {
+                self.happened_at = now.saturating_sub(silence);
+                self.node_lost(node);
+            }
+            Event::Registered(number) => self.process_registered(number),
             Event::Message(number, message) => self.take_message(number, message),
-            Event::Ended(number, ending) => self.ended(number, ending),
-            Event::Closed(number, written) => self.closed(number, written > 0),
-            Event::Broke(number, of) => self.broke(number, of),
+            Event::Ended(number, ending) => self.process_ended(number, ending),
+            Event::OutputClosed(number, written) => self.output_closed(number, written > 0),
+            Event::LibraryAborted(number, of) => self.library_aborted(number, of),
             Event::Abort(status) => self.end_with(status, None),
             Event::Tick => {}
         }
-        self.go_on();
+        self.advance();
         std::mem::take(&mut self.actions)
     }
 
@@ -219,13 +221,13 @@ impl Job {
         match self.phase {
             Phase::Ending { deadline } => deadline,
             Phase::Running => self.broken_deadline,
-            Phase::Gathering => Some(GATHERING),
-            Phase::Meeting | Phase::Restarting | Phase::Over => None,
+            Phase::Gathering => Some(JOIN_TIMEOUT),
+            Phase::Joining | Phase::Restarting | Phase::Over => None,
         }
     }
 
-    fn is_meeting(&self) -> bool {
-        self.phase == Phase::Meeting
+    fn is_joining(&self) -> bool {
+        self.phase == Phase::Joining
     }
 
     /// True if processes end and are not replaced.
@@ -233,11 +235,11 @@ impl Job {
         matches!(self.phase, Phase::Ending { .. } | Phase::Over)
     }
 
-    fn say(&mut self, text: String) {
-        self.actions.push(Action::Say(text));
+    fn print(&mut self, text: String) {
+        self.actions.push(Action::Print(text));
     }
 
-    fn came(&mut self, guardian: Guardian, node: Node) {
+    fn guardian_joined(&mut self, guardian: Guardian, node: Node) {
         self.nodes.insert(guardian, node);
         self.guardians.insert(guardian);
         self.start_if_all_are_there();
@@ -248,13 +250,13 @@ impl Job {
         }
     }
 
-    fn there(&self) -> u32 {
+    fn joined_guardians(&self) -> u32 {
         (self.guardians.len() + self.absent.len()) as u32
     }
 
     pub(super) fn start_if_all_are_there(&mut self) {
-        if self.phase == Phase::Gathering && self.there() == self.workers + self.spares {
-            match self.is_again {
+        if self.phase == Phase::Gathering && self.joined_guardians() == self.workers + self.spares {
+            match self.follows_manager {
                 true => self.take_over(),
                 false => self.start_all(),
             }
@@ -266,18 +268,18 @@ impl Job {
     /// If the guardian has died, another guardian starts the process.
     fn start_all(&mut self) {
         self.members.clear();
-        self.legacies.clear();
-        self.fallen.clear();
-        self.next = 0;
-        self.phase = Phase::Meeting;
+        self.left_stores.clear();
+        self.failed.clear();
+        self.next_number = 0;
+        self.phase = Phase::Joining;
         for number in 0..self.workers + self.spares {
             self.start_next(Guardian(number));
         }
     }
 
     fn start_next(&mut self, home: Guardian) {
-        let number = ProcessNumber(self.next);
-        self.next += 1;
+        let number = ProcessNumber(self.next_number);
+        self.next_number += 1;
         self.start(number, home);
     }
 
@@ -297,7 +299,7 @@ impl Job {
                     .iter()
                     .copied()
                     .filter(|it| is_near(it) || !must_be_near);
-                let has_failed = |it: &Guardian| self.domains.have_failed_around(self.nodes[it]);
+                let has_failed = |it: &Guardian| self.domains.has_lost_node(self.nodes[it]);
                 fit.min_by_key(|it| (has_failed(it), load(it), *it != home, *it))
             }
         };
@@ -313,7 +315,7 @@ impl Job {
         self.members.insert(number, member);
         self.living.insert(number);
         self.unready.insert(number);
-        self.open.insert(number);
+        self.unfinished.insert(number);
         *self.load.entry(at).or_default() += 1;
         let is_later = number.0 >= self.workers + self.spares;
         let anew =
@@ -325,7 +327,7 @@ impl Job {
         let (generation, is_begun, is_meeting) = (
             self.generation,
             self.phase == Phase::Running,
-            self.is_meeting(),
+            self.is_joining(),
         );
         // A process that is killed for a restart from the beginning has no influence any more.
         let Some(member) = self
@@ -337,22 +339,22 @@ impl Job {
         };
         match message {
             ToManager::Ready { generation: of } => {
-                let is_new_spare = member.is_replacement && !member.is_heard();
+                let is_new_spare = member.is_replacement && !member.has_used_mpi();
                 member.ready = Some(of);
                 member.is_broken = false;
-                if of == generation || !member.has_played {
+                if of == generation || !member.was_in_generation {
                     self.unready.remove(&number);
                 }
                 if is_new_spare {
-                    self.say(message::spare_joined(number).to_string());
+                    self.print(message::spare_joined(number).to_string());
                 }
             }
             ToManager::Running { generation: of } => {
-                member.has_part = true;
+                member.has_resumed = true;
                 self.is_protected = true;
                 if of == generation {
-                    (self.futile, self.fruitless) = (0, 0);
-                    self.fallen.clear();
+                    (self.failed_generations, self.fruitless_generations) = (0, 0);
+                    self.failed.clear();
                     self.failed_at = None;
                 }
             }
@@ -360,18 +362,18 @@ impl Job {
                 self.at_end.insert(number);
             }
             ToManager::AtEnd { .. } => {}
-            ToManager::Keeps { worker } => member.keeps = Some(worker),
-            ToManager::KeepsNothing => member.keeps = None,
+            ToManager::StoreReplicas { worker } => member.replicas_of = Some(worker),
+            ToManager::ReleaseReplicas => member.replicas_of = None,
             ToManager::Replenish { spares } => self.replenish(spares),
-            ToManager::CanChoose => member.can_choose = true,
-            ToManager::Wish { spare } => self.question.wishes.push(spare),
-            ToManager::HasChosen { generation: of } => {
-                self.question.is_answered |= of == generation
+            ToManager::CanGivePlacementHints => member.can_give_hints = true,
+            ToManager::PlacementHint { spare } => self.placement_query.hints.push(spare),
+            ToManager::PlacementHintsEnd { generation: of } => {
+                self.placement_query.is_answered |= of == generation
             }
             ToManager::Failed { generation: of }
                 if of == generation && (is_begun || !self.is_protected) =>
             {
-                self.failed()
+                self.generation_failed()
             }
             // The process waits for a restart from the beginning, but other processes have resumed.
             ToManager::Failed { generation: of } if of == generation && is_meeting => {
@@ -385,16 +387,16 @@ impl Job {
             }
             // The node's manager handles these messages.
             ToManager::Spawns { .. }
-            | ToManager::Captured { .. }
-            | ToManager::Settled { .. }
-            | ToManager::WentBack { .. }
-            | ToManager::Look { .. } => {}
+            | ToManager::SpawnedCaptured { .. }
+            | ToManager::SpawnedPermanent { .. }
+            | ToManager::RolledBack { .. }
+            | ToManager::ReadBoards { .. } => {}
         }
     }
 
     /// Starts processes until there are enough, at guardians of dead processes if possible.
     fn start_missing(&mut self) {
-        self.start_heirs();
+        self.start_adopters();
         while (self.living.len() as u32) < self.workers && !self.guardians.is_empty() {
             let load = |at: &Guardian| self.load.get(at).copied().unwrap_or(0);
             let dead = self.members.values().filter(|member| !member.lives());
@@ -406,13 +408,13 @@ impl Job {
     }
 
     /// Announces the next generation.
-    fn renew(&mut self) {
+    fn announce_next_generation(&mut self) {
         self.start_missing();
         self.generation = self.generation.next();
-        self.phase = Phase::Meeting;
+        self.phase = Phase::Joining;
         let failed_at = self.failed_at.unwrap_or(self.happened_at);
         self.failed_at = Some(failed_at.min(self.happened_at));
-        self.question = Question::default();
+        self.placement_query = PlacementQuery::default();
         // Spares do not report again that they are ready.
         let is_spare = |number: &&ProcessNumber| self.members[number].is_spare();
         self.unready = self
@@ -426,22 +428,22 @@ impl Job {
     }
 
     /// Performs the transition that the current phase allows.
-    fn go_on(&mut self) {
+    fn advance(&mut self) {
         match self.phase {
             Phase::Restarting => self.restart_if_all_are_over(),
-            Phase::Meeting => self.begin_if_ready(),
+            Phase::Joining => self.begin_if_ready(),
             Phase::Running => {
                 self.kill_broken_if_due();
-                self.end_if_all_are_there();
+                self.end_if_all_at_end();
             }
             Phase::Ending { deadline } => self.end_all(deadline),
-            Phase::Gathering => self.end_if_some_do_not_come(),
+            Phase::Gathering => self.end_if_guardians_missing(),
             Phase::Over => {}
         }
     }
 
     fn begin_if_ready(&mut self) {
-        if self.open.is_empty() && !self.members.values().any(Member::is_heard) {
+        if self.unfinished.is_empty() && !self.members.values().any(Member::has_used_mpi) {
             // No process has used MPI.
             return self.end_with(0, None);
         }
@@ -450,35 +452,37 @@ impl Job {
             || self
                 .unready
                 .iter()
-                .any(|number| self.members[number].has_played)
+                .any(|number| self.members[number].was_in_generation)
         {
             return;
         }
         // A process that has a replica store by now cannot adopt another one.
-        self.start_heirs();
+        self.start_adopters();
         let is_first = !self.is_protected && !self.has_begun();
-        if self.awaits_heirs() || (!is_first && self.awaits_wishes()) {
+        if self.awaits_adopters() || (!is_first && self.awaits_placement_hints()) {
             return;
         }
         let Some(ranks) = self.choose_ranks(is_first) else {
             return;
         };
-        if self.fruitless == FRUITLESS {
-            self.say(message::generations_without_progress(FRUITLESS).to_string());
-            return self.end_with(LOST, None);
+        if self.fruitless_generations == MAX_FRUITLESS_GENERATIONS {
+            self.print(
+                message::generations_without_progress(MAX_FRUITLESS_GENERATIONS).to_string(),
+            );
+            return self.end_with(EXIT_NOT_RECOVERED, None);
         }
-        self.fruitless += 1;
+        self.fruitless_generations += 1;
         for number in &ranks {
             if let Some(member) = self.members.get_mut(number) {
-                (member.has_played, member.ready) = (true, Some(self.generation));
+                (member.was_in_generation, member.ready) = (true, Some(self.generation));
             }
         }
-        self.bequeath(&ranks);
+        self.assign_stores(&ranks);
         self.ranks.clone_from(&ranks);
         // Dead processes have no further effect.
-        let open = &self.open;
+        let open = &self.unfinished;
         self.members.retain(|number, _| open.contains(number));
-        self.stillborn = 0;
+        self.stillborn_processes = 0;
         self.broken_deadline = None;
         self.phase = Phase::Running;
         if is_first {
@@ -493,7 +497,7 @@ impl Job {
             spares,
             since_failure: self.failed_at.map(|at| self.now.saturating_sub(at)),
         };
-        let beginning = Beginning { start, ranks };
+        let beginning = BegunGeneration { start, ranks };
         self.actions.push(Action::Order(JobOrder::Begin(beginning)));
     }
 }

@@ -29,8 +29,8 @@ mod event;
 mod job;
 mod member;
 
-pub use action::{Action, Beginning};
-pub use event::{Domain, Ending, Event, Known, Node};
-pub use job::{GATHERING, Job, LOST};
+pub use action::{Action, BegunGeneration};
+pub use event::{Domain, Ending, Event, Node, ProcessHistory};
+pub use job::{EXIT_NOT_RECOVERED, JOIN_TIMEOUT, Job};
 pub use understudy_messages::{GenerationStart, JobOrder, ToGuardian, ToManager};
 pub use understudy_numbers::{Generation, Guardian, ProcessNumber, Worker};

@@ -1,6 +1,6 @@
 //! State of one process of the program.
 
-use crate::{Ending, Known};
+use crate::{Ending, ProcessHistory};
 use understudy_numbers::{Generation, Guardian, Worker};
 
 #[derive(Debug)]
@@ -11,9 +11,9 @@ pub struct Member {
     /// True if the process was in a generation that has begun.
     ///
     /// Before that the process is a spare.
-    pub has_played: bool,
+    pub was_in_generation: bool,
     /// True if the process has run a worker.
-    pub has_part: bool,
+    pub has_resumed: bool,
     /// True if the process's MPI library has aborted.
     pub is_broken: bool,
     /// True if the process was started in place of a spare that was used up.
@@ -21,9 +21,9 @@ pub struct Member {
     /// Number of times that the process was started again before it used MPI.
     pub revivals: u32,
     /// Worker whose replicas are in the replica store of the process.
-    pub keeps: Option<Worker>,
+    pub replicas_of: Option<Worker>,
     /// True if the process can give placement hints.
-    pub can_choose: bool,
+    pub can_give_hints: bool,
     pub ending: Option<Ending>,
     /// True if the process has printed to standard output; `None` until its output has ended.
     pub has_printed: Option<bool>,
@@ -34,31 +34,31 @@ impl Member {
         Member {
             at,
             ready: None,
-            has_played: false,
-            has_part: false,
+            was_in_generation: false,
+            has_resumed: false,
             is_broken: false,
             is_replacement: false,
             revivals: 0,
-            keeps: None,
-            can_choose: false,
+            replicas_of: None,
+            can_give_hints: false,
             ending: None,
             has_printed: None,
         }
     }
 
     /// Returns the state of a process that was started for an earlier manager.
-    pub fn known(at: Guardian, known: &Known) -> Member {
+    pub fn from_history(at: Guardian, known: &ProcessHistory) -> Member {
         Member {
-            ready: known.is_heard.then_some(known.generation),
-            has_played: known.has_played,
-            has_part: known.has_part,
-            keeps: known.keeps,
+            ready: known.has_used_mpi.then_some(known.generation),
+            was_in_generation: known.was_in_generation,
+            has_resumed: known.has_resumed,
+            replicas_of: known.replicas_of,
             ..Member::new(at)
         }
     }
 
     /// Returns the state with which the process begins the next program of a script.
-    pub fn anew(&self) -> Member {
+    pub fn for_next_program(&self) -> Member {
         Member {
             ending: self.ending,
             has_printed: self.has_printed,
@@ -71,7 +71,7 @@ impl Member {
     }
 
     /// True if the process has used MPI.
-    pub fn is_heard(&self) -> bool {
+    pub fn has_used_mpi(&self) -> bool {
         self.ready.is_some()
     }
 
@@ -82,7 +82,7 @@ impl Member {
 
     /// True if the process is an idle spare.
     pub fn is_spare(&self) -> bool {
-        !self.has_played && self.is_heard() && self.lives()
+        !self.was_in_generation && self.has_used_mpi() && self.lives()
     }
 
     /// True if the process has exited and its output has ended.

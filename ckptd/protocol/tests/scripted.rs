@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 use understudy_protocol::{
-    Action, Beginning, Domain, Ending, Event, GATHERING, Generation, GenerationStart, Guardian,
-    Job, JobOrder, LOST, Node, ProcessNumber, ToGuardian, ToManager, Worker,
+    Action, BegunGeneration, Domain, EXIT_NOT_RECOVERED, Ending, Event, Generation,
+    GenerationStart, Guardian, JOIN_TIMEOUT, Job, JobOrder, Node, ProcessNumber, ToGuardian,
+    ToManager, Worker,
 };
 
 fn ready(number: u32, generation: Generation) -> Event {
@@ -29,14 +30,14 @@ fn a_hundred_thousand_processes_cost_little() {
             .collect::<Vec<Action>>()
     };
     assert_eq!(
-        do_with_all(&|it| Event::Came(Guardian(it), Node(0))).len() as u32,
+        do_with_all(&|it| Event::GuardianJoined(Guardian(it), Node(0))).len() as u32,
         WORKERS + 1
     );
     let first = Generation(0);
     let begun = do_with_all(&|it| ready(it, first));
     let begins = |actions: &[Action]| {
         let begin = actions.iter().filter_map(|action| match action {
-            Action::Order(JobOrder::Begin(Beginning { ranks, start })) => {
+            Action::Order(JobOrder::Begin(BegunGeneration { ranks, start })) => {
                 Some((ranks.len() as u32, start.spares))
             }
             _ => None,
@@ -62,11 +63,11 @@ fn the_next_program_of_a_script_is_a_job_like_the_first() {
             .flat_map(|it| job.handle(now, event(it)))
             .collect::<Vec<Action>>()
     };
-    all(&|it| Event::Came(Guardian(it), Node(0)));
+    all(&|it| Event::GuardianJoined(Guardian(it), Node(0)));
     for program in 0..2 {
         let generation = Generation(program);
         let said = |said: ToManager| move |it| Event::Message(ProcessNumber(it), said.clone());
-        all(&|it| Event::Called(ProcessNumber(it)));
+        all(&|it| Event::Registered(ProcessNumber(it)));
         let begun = all(&said(ToManager::Ready { generation }));
         assert!(
             matches!(&begun[..], [Action::Order(JobOrder::Begin(begun))] if begun.start.generation == generation)
@@ -83,7 +84,7 @@ fn the_next_program_of_a_script_is_a_job_like_the_first() {
 fn a_process_that_dies_in_every_generation_ends_the_job() {
     let (mut job, now) = (Job::new(1, 0), Duration::ZERO);
     let mut number = ProcessNumber(0);
-    let mut actions = job.handle(now, Event::Came(Guardian(0), Node(0)));
+    let mut actions = job.handle(now, Event::GuardianJoined(Guardian(0), Node(0)));
     for generation in (0..100).map(Generation) {
         actions.extend(job.handle(now, Event::Message(number, ToManager::Ready { generation })));
         if generation == Generation(0) {
@@ -93,11 +94,11 @@ fn a_process_that_dies_in_every_generation_ends_the_job() {
             );
             job.handle(
                 now,
-                Event::Message(number, ToManager::Keeps { worker: Worker(0) }),
+                Event::Message(number, ToManager::StoreReplicas { worker: Worker(0) }),
             );
         }
         actions.extend(job.handle(now, Event::Ended(number, Ending::Signal(9))));
-        actions.extend(job.handle(now, Event::Closed(number, 0)));
+        actions.extend(job.handle(now, Event::OutputClosed(number, 0)));
         number = ProcessNumber(number.0 + 1);
     }
     let left = actions.iter().find_map(|action| match action {
@@ -107,11 +108,11 @@ fn a_process_that_dies_in_every_generation_ends_the_job() {
         }) => Some(*status),
         _ => None,
     });
-    assert_eq!(left, Some(LOST), "it goes on for ever");
+    assert_eq!(left, Some(EXIT_NOT_RECOVERED), "it goes on for ever");
     assert!(
         actions
             .iter()
-            .any(|action| matches!(action, Action::Say(_))),
+            .any(|action| matches!(action, Action::Print(_))),
         "in silence"
     );
 }
@@ -121,16 +122,22 @@ fn a_process_that_dies_in_every_generation_ends_the_job() {
 fn a_library_that_gives_up_for_a_death_elsewhere_is_forgiven_and_another_is_a_death() {
     let (mut job, generation) = (Job::new(2, 0), Generation(0));
     let mut do_at = |seconds, event| job.handle(Duration::from_secs(seconds), event);
-    (0..2).for_each(|it| drop(do_at(0, Event::Came(Guardian(it), Node(it)))));
+    (0..2).for_each(|it| drop(do_at(0, Event::GuardianJoined(Guardian(it), Node(it)))));
     (0..2).for_each(|it| drop(do_at(0, ready(it, generation))));
     (0..2).for_each(|it| {
         drop(do_at(
             0,
-            Event::Message(ProcessNumber(it), ToManager::Keeps { worker: Worker(it) }),
+            Event::Message(
+                ProcessNumber(it),
+                ToManager::StoreReplicas { worker: Worker(it) },
+            ),
         ))
     });
     (0..2).for_each(|it| drop(do_at(0, running(it, generation))));
-    assert_eq!(do_at(1, Event::Broke(ProcessNumber(0), generation)), []);
+    assert_eq!(
+        do_at(1, Event::LibraryAborted(ProcessNumber(0), generation)),
+        []
+    );
     let next = Generation(1);
     let told = do_at(1, Event::Ended(ProcessNumber(1), Ending::Signal(9)));
     assert!(told.contains(&Action::announce(next)));
@@ -138,8 +145,8 @@ fn a_library_that_gives_up_for_a_death_elsewhere_is_forgiven_and_another_is_a_de
     do_at(1, ready(2, next));
     assert_eq!(do_at(9, Event::Tick), []);
     let (late, new) = (
-        Event::Broke(ProcessNumber(0), generation),
-        Event::Broke(ProcessNumber(0), next),
+        Event::LibraryAborted(ProcessNumber(0), generation),
+        Event::LibraryAborted(ProcessNumber(0), next),
     );
     assert_eq!(
         [do_at(20, late), do_at(30, Event::Tick), do_at(30, new)],
@@ -155,7 +162,7 @@ fn a_library_that_gives_up_for_a_death_elsewhere_is_forgiven_and_another_is_a_de
 fn begun() -> Job {
     let mut job = Job::new(4, 2);
     let now = Duration::ZERO;
-    (0..6).for_each(|it| drop(job.handle(now, Event::Came(Guardian(it), Node(it % 2)))));
+    (0..6).for_each(|it| drop(job.handle(now, Event::GuardianJoined(Guardian(it), Node(it % 2)))));
     let ready = |it| ready(it, Generation(0));
     let actions: Vec<Action> = (0..6)
         .rev()
@@ -168,7 +175,7 @@ fn begun() -> Job {
         is_first: true,
         since_failure: None,
     };
-    let begin = Action::Order(JobOrder::Begin(Beginning { start, ranks }));
+    let begin = Action::Order(JobOrder::Begin(BegunGeneration { start, ranks }));
     assert_eq!(actions, [begin]);
     (0..4).for_each(|it| drop(job.handle(now, running(it, Generation(0)))));
     job
@@ -186,7 +193,7 @@ fn ranks_after(job: &mut Job, dead: u32, others: &[u32], answer: &[ToManager]) -
         actions.extend(job.handle(now, Event::Message(ProcessNumber(others[0]), said.clone())));
     }
     let ranks = actions.into_iter().find_map(|action| match action {
-        Action::Order(JobOrder::Begin(Beginning { ranks, .. })) => Some(ranks),
+        Action::Order(JobOrder::Begin(BegunGeneration { ranks, .. })) => Some(ranks),
         _ => None,
     });
     ranks
@@ -197,7 +204,7 @@ fn ranks_after(job: &mut Job, dead: u32, others: &[u32], answer: &[ToManager]) -
 }
 
 #[test]
-fn a_spare_of_the_same_node_comes_first() {
+fn a_spare_of_the_same_node_is_preferred() {
     assert_eq!(ranks_after(&mut begun(), 2, &[0, 1, 3], &[]), [0, 1, 4, 3]);
     assert_eq!(ranks_after(&mut begun(), 3, &[0, 1, 2], &[]), [0, 1, 2, 5]);
     // No other spare is left on that node.
@@ -214,8 +221,8 @@ fn begun_in_racks(workers: u32, nodes: &[u32]) -> Job {
     let mut each = |event: &dyn Fn(u32) -> Event| {
         (0..nodes.len() as u32).for_each(|it| drop(job.handle(Duration::ZERO, event(it))));
     };
-    each(&|it| Event::Belongs(Node(nodes[it as usize]), Domain(nodes[it as usize] % 2)));
-    each(&|it| Event::Came(Guardian(it), Node(nodes[it as usize])));
+    each(&|it| Event::NodeInDomain(Node(nodes[it as usize]), Domain(nodes[it as usize] % 2)));
+    each(&|it| Event::GuardianJoined(Guardian(it), Node(nodes[it as usize])));
     each(&|it| ready(it, Generation(0)));
     each(&|it| running(it, Generation(0)));
     job
@@ -224,19 +231,19 @@ fn begun_in_racks(workers: u32, nodes: &[u32]) -> Job {
 #[test]
 fn what_is_left_of_a_domain_that_has_lost_a_node_is_used_last() {
     let mut job = begun_in_racks(3, &[0, 1, 1, 2, 3]);
-    job.handle(Duration::ZERO, Event::Lost(Node(0), Duration::ZERO));
+    job.handle(Duration::ZERO, Event::NodeLost(Node(0), Duration::ZERO));
     let ready = |it| ready(it, Generation(1));
     let told: Vec<Action> = [1, 2]
         .into_iter()
         .flat_map(|it| job.handle(Duration::ZERO, ready(it)))
         .collect();
-    let begins = |action: &Action| matches!(action, Action::Order(JobOrder::Begin(Beginning { ranks, .. })) if *ranks == [4, 1, 2].map(ProcessNumber));
+    let begins = |action: &Action| matches!(action, Action::Order(JobOrder::Begin(BegunGeneration { ranks, .. })) if *ranks == [4, 1, 2].map(ProcessNumber));
     assert!(told.iter().any(begins), "{told:?}");
     // The other spare is better than none.
     assert_eq!(ranks_after(&mut job, 1, &[4, 2], &[]), [4, 3, 2]);
     // Without spares a new process is started outside of the rack.
     let mut job = begun_in_racks(3, &[0, 2, 1]);
-    let told = job.handle(Duration::ZERO, Event::Lost(Node(0), Duration::ZERO));
+    let told = job.handle(Duration::ZERO, Event::NodeLost(Node(0), Duration::ZERO));
     let starts = |action: &Action| {
         matches!(
             action,
@@ -253,7 +260,7 @@ fn what_is_left_of_a_domain_that_has_lost_a_node_is_used_last() {
 fn time_since_a_failure_includes_detection() {
     let mut job = begun_in_racks(3, &[0, 1, 1, 2, 3]);
     let seconds = Duration::from_secs;
-    job.handle(seconds(9), Event::Lost(Node(0), seconds(5)));
+    job.handle(seconds(9), Event::NodeLost(Node(0), seconds(5)));
     let since_failure = |job: &mut Job, now, of, numbers: [u32; 2]| {
         let ready = |it| ready(it, Generation(of));
         let told = numbers.map(|it| job.handle(seconds(now), ready(it)));
@@ -310,12 +317,12 @@ fn time_since_a_failure_includes_detection() {
 }
 
 #[test]
-fn a_wished_spare_comes_before_a_neighbour_and_after_an_heir() {
+fn a_hinted_spare_precedes_a_neighbour_and_follows_an_adopter() {
     let wished = [
-        ToManager::Wish {
+        ToManager::PlacementHint {
             spare: ProcessNumber(5),
         },
-        ToManager::HasChosen {
+        ToManager::PlacementHintsEnd {
             generation: Generation(1),
         },
     ];
@@ -323,7 +330,7 @@ fn a_wished_spare_comes_before_a_neighbour_and_after_an_heir() {
         let mut job = begun();
         job.handle(
             Duration::ZERO,
-            Event::Message(ProcessNumber(0), ToManager::CanChoose),
+            Event::Message(ProcessNumber(0), ToManager::CanGivePlacementHints),
         );
         job
     };
@@ -336,23 +343,26 @@ fn a_wished_spare_comes_before_a_neighbour_and_after_an_heir() {
     let mut job = asking();
     job.handle(
         Duration::ZERO,
-        Event::Message(ProcessNumber(2), ToManager::Keeps { worker: Worker(2) }),
+        Event::Message(
+            ProcessNumber(2),
+            ToManager::StoreReplicas { worker: Worker(2) },
+        ),
     );
     assert_eq!(ranks_after(&mut job, 2, &[0, 1, 3], &wished), [0, 1, 4, 3]);
 }
 
 #[test]
-fn the_death_of_a_spare_disturbs_nobody() {
-    let (mut job, now) = (begun().replenishing(true), Duration::ZERO);
+fn the_death_of_a_spare_has_no_effect_on_workers() {
+    let (mut job, now) = (begun().with_replenishing(true), Duration::ZERO);
     let died = job.handle(now, Event::Ended(ProcessNumber(4), Ending::Signal(9)));
     let [
-        Action::Say(_),
-        Action::Order(JobOrder::CountSpare),
+        Action::Print(_),
+        Action::Order(JobOrder::CountSpareDeath),
         Action::Order(JobOrder::Guardian {
             message:
                 ToGuardian::Start {
                     number: ProcessNumber(6),
-                    anew: true,
+                    is_restart: true,
                 },
             ..
         }),
@@ -366,7 +376,7 @@ fn the_death_of_a_spare_disturbs_nobody() {
 
 /// A restart from disk has failed for one worker; another one had resumed and died.
 #[test]
-fn who_waits_for_a_start_from_the_beginning_when_others_have_gone_on_is_replaced() {
+fn a_process_that_waits_for_a_restart_while_others_resume_is_replaced() {
     let (mut job, now) = (begun(), Duration::ZERO);
     job.handle(now, Event::Ended(ProcessNumber(2), Ending::Signal(9)));
     let failed = failed_in(1, Generation(1));
@@ -374,7 +384,7 @@ fn who_waits_for_a_start_from_the_beginning_when_others_have_gone_on_is_replaced
     assert_eq!(job.handle(now, failed), [Action::kill(number, at)]);
     // No process has resumed yet.
     let mut job = Job::new(2, 0);
-    (0..2).for_each(|it| drop(job.handle(now, Event::Came(Guardian(it), Node(it)))));
+    (0..2).for_each(|it| drop(job.handle(now, Event::GuardianJoined(Guardian(it), Node(it)))));
     (0..2).for_each(|it| drop(job.handle(now, ready(it, Generation(0)))));
     job.handle(now, Event::Ended(ProcessNumber(0), Ending::Signal(9)));
     let failed = failed_in(1, Generation(1));
@@ -385,14 +395,17 @@ fn who_waits_for_a_start_from_the_beginning_when_others_have_gone_on_is_replaced
 #[test]
 fn a_launcher_that_ends_a_spare_ends_the_job() {
     let (mut job, now) = (begun(), Duration::ZERO);
-    let told = job.handle(now, Event::Ended(ProcessNumber(4), Ending::Asked(15)));
+    let told = job.handle(
+        now,
+        Event::Ended(ProcessNumber(4), Ending::LauncherSignal(15)),
+    );
     assert_eq!(told, [Action::end(false)]);
 }
 
 /// The spare does not count as the next program of a script.
 #[test]
-fn a_new_spare_that_comes_after_the_end_is_let_go() {
-    let (mut job, now) = (begun().replenishing(true), Duration::ZERO);
+fn a_spare_that_joins_after_the_end_is_released() {
+    let (mut job, now) = (begun().with_replenishing(true), Duration::ZERO);
     job.handle(now, Event::Ended(ProcessNumber(4), Ending::Signal(9)));
     let generation = Generation(0);
     (0..4).for_each(|it| {
@@ -403,35 +416,41 @@ fn a_new_spare_that_comes_after_the_end_is_let_go() {
     });
     let number = ProcessNumber(6);
     let admitted = Action::admit(number, Some(generation));
-    let told = job.handle(now, Event::Called(number));
+    let told = job.handle(now, Event::Registered(number));
     assert_eq!(told, [admitted, Action::end(true)]);
 }
 
 /// The guardian may have died before it could send a message.
 #[test]
-fn a_guardian_that_does_not_come_ends_the_job_and_one_that_comes_late_leaves() {
+fn a_missing_guardian_ends_the_job_and_a_late_one_exits() {
     let mut job = Job::new(2, 0);
     let (first, late) = (Guardian(0), Guardian(1));
-    assert_eq!(job.handle(Duration::ZERO, Event::Came(first, Node(0))), []);
+    assert_eq!(
+        job.handle(Duration::ZERO, Event::GuardianJoined(first, Node(0))),
+        []
+    );
     let mut left = Vec::new();
     while let Some(deadline) = job.deadline() {
         left.extend(job.handle(deadline, Event::Tick));
     }
-    let leave = |at| Action::leave(at, LOST);
+    let leave = |at| Action::leave(at, EXIT_NOT_RECOVERED);
     assert!(
-        matches!(&left[..], [Action::Say(_), end, told] if *end == Action::end(false) && *told == leave(first))
+        matches!(&left[..], [Action::Print(_), end, told] if *end == Action::end(false) && *told == leave(first))
     );
     assert_eq!(
-        job.handle(GATHERING * 2, Event::Came(late, Node(0))),
+        job.handle(JOIN_TIMEOUT * 2, Event::GuardianJoined(late, Node(0))),
         [leave(late)]
     );
 }
 
 #[test]
-fn a_signal_that_comes_before_all_guardians_ends_the_job() {
+fn an_early_signal_ends_the_job() {
     let (mut job, now) = (Job::new(2, 0), Duration::ZERO);
     let (at, status) = (Guardian(1), 143);
-    job.handle(now, Event::Came(at, Node(0)));
-    let told = job.handle(now, Event::Ended(ProcessNumber(1), Ending::Asked(15)));
+    job.handle(now, Event::GuardianJoined(at, Node(0)));
+    let told = job.handle(
+        now,
+        Event::Ended(ProcessNumber(1), Ending::LauncherSignal(15)),
+    );
     assert_eq!(told, [Action::end(false), Action::leave(at, status)]);
 }

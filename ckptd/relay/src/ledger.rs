@@ -63,7 +63,7 @@ pub struct StreamCell {
     /// Relay: position behind the last byte that was new when it was forwarded.
     pub(super) high_water: PositionCell,
     /// Relay: number of bytes that were read and forwarded, dropped or lost.
-    pub(super) settled: AtomicU64,
+    pub(super) handled: AtomicU64,
     /// Relay: number of repeated bytes that were dropped.
     pub(super) dropped: AtomicU64,
     /// Relay: number of bytes that the real descriptor refused.
@@ -94,7 +94,7 @@ impl StreamCell {
             raw_read: zero(),
             place: PositionCell::new(),
             high_water: PositionCell::new(),
-            settled: zero(),
+            handled: zero(),
             dropped: zero(),
             lost: zero(),
             errno: AtomicI32::new(0),
@@ -137,7 +137,7 @@ pub struct Ledger {
     /// Rank: 1 while it is an idle spare.
     pub(super) idle: AtomicU32,
     /// Rank: 1 + the status with which it exits without `MPI_Finalize`; 0 otherwise.
-    pub(super) left: AtomicU32,
+    pub(super) early_exit: AtomicU32,
     pub(super) streams: [StreamCell; 2],
     /// Rank: record of its fatal signal.
     pub(super) note: NoteCell,
@@ -162,7 +162,7 @@ impl Ledger {
             launcher_pid: flag(),
             stage: flag(),
             idle: flag(),
-            left: flag(),
+            early_exit: flag(),
             streams: [StreamCell::new(), StreamCell::new()],
             note: NoteCell::new(),
             effects: AtomicU64::new(0),
@@ -186,7 +186,7 @@ impl Ledger {
 
     /// Returns the status with which the rank has exited without `MPI_Finalize`.
     pub(super) fn left(&self) -> Option<u32> {
-        self.left.load(SeqCst).checked_sub(1)
+        self.early_exit.load(SeqCst).checked_sub(1)
     }
 
     pub(super) fn cell(&self, stream: Stream) -> &StreamCell {
@@ -215,7 +215,7 @@ pub enum LedgerError {
     #[error("the relay has no {0}")]
     Absent(Stream),
     #[error("the relay was killed")]
-    RelayGone,
+    RelayDied,
     #[error(
         "the relay is not done after {0:?}: some process still holds the pipe, or the reader is \
          stalled"

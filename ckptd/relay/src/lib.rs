@@ -71,5 +71,5 @@ pub use position::Position;
 pub use process::{IN_ERR_FD, IN_OUT_FD, run};
 pub use process_state::lives;
 pub use stream::{RawCount, Stream};
-pub use survey::{Entry, Seat, has_launcher, survey};
+pub use survey::{LedgerContents, LedgerRank, has_launcher, survey};
 pub use view::LedgerView;

@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_tell_the_job() {
+    fn names_contain_the_job() {
         let name = name_in_memory("prterun-node-a-4711@1", "12");
         assert_eq!(job_of_name(&name), Some(("prterun-node-a-4711@1", "12")));
         assert_eq!(

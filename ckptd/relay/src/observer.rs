@@ -45,7 +45,7 @@ impl LedgerObserver {
                 return Ok(cell.high_water.load());
             }
             if !alive {
-                return Err(LedgerError::RelayGone);
+                return Err(LedgerError::RelayDied);
             }
             if begin.elapsed() >= timeout {
                 return Err(LedgerError::Timeout(timeout));

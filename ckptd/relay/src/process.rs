@@ -21,7 +21,7 @@ pub const IN_ERR_FD: RawFd = 4;
 ///
 /// If the file cannot be used, the ledger is in private memory, because the output must be
 /// forwarded in any case.
-enum Books {
+enum RelayLedger {
     Shared {
         ledger: Mapping,
         path: PathBuf,
@@ -30,7 +30,7 @@ enum Books {
     Private(Box<Ledger>),
 }
 
-impl Books {
+impl RelayLedger {
     fn ledger(&self) -> &Ledger {
         match self {
             Self::Shared { ledger, .. } => ledger,
@@ -49,7 +49,7 @@ pub fn run(path: &Path) {
     let inputs = [IN_OUT_FD, IN_ERR_FD].map(|fd| Some(fd).filter(|&fd| sys::is_pipe(fd)));
     sys::detach(c"ckptd-relay", IN_ERR_FD + 1);
     let books = open_books(path);
-    if matches!(books, Books::Private(_)) {
+    if matches!(books, RelayLedger::Private(_)) {
         // The rank must not wait for the ledger.
         inputs.into_iter().flatten().for_each(sys::mark);
     }
@@ -89,9 +89,9 @@ pub fn run(path: &Path) {
     close(&books);
 }
 
-fn open_books(path: &Path) -> Books {
+fn open_books(path: &Path) -> RelayLedger {
     match Mapping::create(path) {
-        Ok((ledger, lock)) => Books::Shared {
+        Ok((ledger, lock)) => RelayLedger::Shared {
             ledger,
             path: path.to_owned(),
             _lock: lock,
@@ -101,14 +101,14 @@ fn open_books(path: &Path) -> Books {
                 "understudy: {}",
                 message::ledger_not_made(path.display(), error)
             );
-            Books::Private(Box::new(Ledger::new()))
+            RelayLedger::Private(Box::new(Ledger::new()))
         }
     }
 }
 
-fn close(books: &Books) {
+fn close(books: &RelayLedger) {
     books.ledger().closed.store(1, SeqCst);
-    let Books::Shared { ledger, path, .. } = books else {
+    let RelayLedger::Shared { ledger, path, .. } = books else {
         return;
     };
     if ledger.remove_on_close.load(SeqCst) != 0 || !job_lasts(path) {

@@ -21,7 +21,7 @@ struct Piece {
     high_water: Option<Position>,
 }
 
-enum Taken {
+enum ReadResult {
     /// Bytes that were read, split where a command applies.
     Pieces(Piece, Option<Piece>),
     Nothing,
@@ -38,11 +38,11 @@ pub(super) fn pump(cell: &StreamCell, input: RawFd, output: RawFd) {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
         match take(cell, input, &mut buffer) {
-            Taken::Nothing => {}
-            Taken::End => break,
-            Taken::Pieces(first, second) => {
+            ReadResult::Nothing => {}
+            ReadResult::End => break,
+            ReadResult::Pieces(first, second) => {
                 for piece in std::iter::once(first).chain(second) {
-                    settle(cell, output, &buffer[piece.bytes.clone()], &piece);
+                    forward(cell, output, &buffer[piece.bytes.clone()], &piece);
                 }
             }
         }
@@ -51,14 +51,14 @@ pub(super) fn pump(cell: &StreamCell, input: RawFd, output: RawFd) {
 }
 
 /// Reads once; `seq` is odd until the counters are consistent with the read again.
-fn take(cell: &StreamCell, input: RawFd, buffer: &mut [u8]) -> Taken {
+fn take(cell: &StreamCell, input: RawFd, buffer: &mut [u8]) -> ReadResult {
     let seq = cell.seq.load(Relaxed);
     cell.seq.store(seq.wrapping_add(1), SeqCst);
     let taken = match sys::read(input, buffer) {
         Ok(0) => end(cell),
         Ok(count) => account(cell, &buffer[..count]),
         Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
-            Taken::Nothing
+            ReadResult::Nothing
         }
         Err(_) => end(cell),
     };
@@ -67,7 +67,7 @@ fn take(cell: &StreamCell, input: RawFd, buffer: &mut [u8]) -> Taken {
 }
 
 /// Advances the counters by the bytes read, and applies a command among them.
-fn account(cell: &StreamCell, bytes: &[u8]) -> Taken {
+fn account(cell: &StreamCell, bytes: &[u8]) -> ReadResult {
     let (raw, place) = (cell.raw_read.load(Relaxed), cell.place.load());
     let after = raw + bytes.len() as u64;
     cell.raw_read.store(after, SeqCst);
@@ -79,7 +79,7 @@ fn account(cell: &StreamCell, bytes: &[u8]) -> Taken {
             place,
             high_water: None,
         };
-        return Taken::Pieces(whole, None);
+        return ReadResult::Pieces(whole, None);
     }
     let (second_place, high_water, split) = apply(cell, raw);
     cell.place.store(second_place.after(&bytes[split..]));
@@ -93,7 +93,7 @@ fn account(cell: &StreamCell, bytes: &[u8]) -> Taken {
         place: second_place,
         high_water,
     };
-    Taken::Pieces(first, Some(second))
+    ReadResult::Pieces(first, Some(second))
 }
 
 /// Removes the command; returns its position, its mark, and its offset from `raw`.
@@ -106,7 +106,7 @@ fn apply(cell: &StreamCell, raw: u64) -> (Position, Option<Position>, usize) {
 }
 
 /// Applies a command behind the last byte, because another process may continue from here.
-fn end(cell: &StreamCell) -> Taken {
+fn end(cell: &StreamCell) -> ReadResult {
     let raw = cell.raw_read.load(Relaxed);
     if cell.command.load(SeqCst) == POSTED && cell.command_at.load(SeqCst) <= raw {
         let (place, high_water, _) = apply(cell, raw);
@@ -115,11 +115,11 @@ fn end(cell: &StreamCell) -> Taken {
             cell.high_water.store(mark);
         }
     }
-    Taken::End
+    ReadResult::End
 }
 
 /// Forwards the bytes of a piece that were not forwarded before.
-fn settle(cell: &StreamCell, output: RawFd, bytes: &[u8], piece: &Piece) {
+fn forward(cell: &StreamCell, output: RawFd, bytes: &[u8], piece: &Piece) {
     if let Some(mark) = piece.high_water {
         cell.high_water.store(mark);
     }
@@ -142,7 +142,7 @@ fn settle(cell: &StreamCell, output: RawFd, bytes: &[u8], piece: &Piece) {
         }
         rest = &rest[gone..];
     }
-    cell.settled.fetch_add(bytes.len() as u64, SeqCst);
+    cell.handled.fetch_add(bytes.len() as u64, SeqCst);
 }
 
 /// Counts bytes that the real descriptor does not accept.
@@ -174,9 +174,9 @@ mod tests {
         cell.command.store(POSTED, SeqCst);
     }
 
-    fn pieces(taken: Taken) -> (Piece, Option<Piece>) {
+    fn pieces(taken: ReadResult) -> (Piece, Option<Piece>) {
         match taken {
-            Taken::Pieces(first, second) => (first, second),
+            ReadResult::Pieces(first, second) => (first, second),
             _ => panic!("not pieces"),
         }
     }
@@ -228,10 +228,10 @@ mod tests {
             place,
             high_water,
         };
-        settle(&cell, output, b"0123\n", &piece(at(0, 0), None));
-        settle(&cell, output, b"23\n567", &piece(at(0, 2), None));
-        settle(&cell, output, b"5", &piece(at(1, 0), None));
-        settle(
+        forward(&cell, output, b"0123\n", &piece(at(0, 0), None));
+        forward(&cell, output, b"23\n567", &piece(at(0, 2), None));
+        forward(&cell, output, b"5", &piece(at(1, 0), None));
+        forward(
             &cell,
             output,
             b"3\n567\n9",

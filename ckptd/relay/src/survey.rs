@@ -11,18 +11,18 @@ use understudy_numbers::ProcessNumber;
 
 /// A rank of any job, as described by its ledger.
 #[derive(Debug, Clone)]
-pub struct Seat {
+pub struct LedgerRank {
     pub path: PathBuf,
     /// Name of the job, as given by the launcher.
     pub job: String,
     pub rank: ProcessNumber,
     /// Contents of the ledger; `None` if it has another version, or is not ready.
-    pub entry: Option<Entry>,
+    pub entry: Option<LedgerContents>,
 }
 
 /// Contents of a ledger.
 #[derive(Debug, Clone, Copy)]
-pub struct Entry {
+pub struct LedgerContents {
     /// Process ids; 0 where a process has not introduced itself.
     pub pid: u32,
     pub launcher: u32,
@@ -34,11 +34,11 @@ pub struct Entry {
     pub lives: bool,
 }
 
-impl Seat {
+impl LedgerRank {
     /// True if the rank, its relay or its launcher still exists.
-    pub fn is_taken(&self) -> bool {
+    pub fn is_in_use(&self) -> bool {
         let is_relay = |pid: u32| lives(pid) && name_of(pid) == "ckptd-relay";
-        let by_entry = |entry: Entry| {
+        let by_entry = |entry: LedgerContents| {
             entry.lives
                 || is_relay(entry.relay)
                 || (lives(entry.launcher) && has_started_ranks(entry.launcher))
@@ -72,7 +72,7 @@ pub fn has_launcher(job: &str) -> bool {
 }
 
 /// Returns all ranks of this user that have a ledger on this node.
-pub fn survey() -> Vec<Seat> {
+pub fn survey() -> Vec<LedgerRank> {
     let Ok(Some(directory)) = Directory::open(&in_memory()) else {
         return Vec::new();
     };
@@ -83,7 +83,7 @@ pub fn survey() -> Vec<Seat> {
         let entry = match Mapping::open_ready(&path, false) {
             Ok((ledger, _)) => {
                 let pid = ledger.rank_pid.load(SeqCst);
-                Some(Entry {
+                Some(LedgerContents {
                     pid,
                     launcher: ledger.launcher_pid.load(SeqCst),
                     relay: ledger.relay_pid.load(SeqCst),
@@ -96,7 +96,7 @@ pub fn survey() -> Vec<Seat> {
             Err(LedgerError::NotALedger | LedgerError::Io(_)) => return None,
             Err(_) => None,
         };
-        Some(Seat {
+        Some(LedgerRank {
             path,
             job,
             rank,

@@ -118,7 +118,7 @@ pub(super) fn poll(
 }
 
 /// True if the pipe of this write end has no reader any more (poll(2), `POLLERR`).
-pub(super) fn reader_gone(fd: RawFd) -> bool {
+pub(super) fn has_no_reader(fd: RawFd) -> bool {
     poll(fd, 0, Some(Duration::ZERO)).is_ok_and(|seen| seen & (libc::POLLERR | libc::POLLNVAL) != 0)
 }
 

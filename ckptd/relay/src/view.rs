@@ -47,7 +47,7 @@ impl LedgerView {
     ) -> Result<Self, LedgerError> {
         let given = || pipes.into_iter().flatten();
         let look = || match () {
-            () if given().any(sys::reader_gone) => Err(LedgerError::RelayGone),
+            () if given().any(sys::has_no_reader) => Err(LedgerError::RelayDied),
             () if given().any(sys::is_marked) => Err(LedgerError::Impossible),
             () => Ok(()),
         };
@@ -94,7 +94,9 @@ impl LedgerView {
 
     /// Records that this process exits with `status` although the job needs it.
     pub fn leave(&self, status: i32) {
-        self.ledger.left.store(1 + (status & 0xff) as u32, SeqCst);
+        self.ledger
+            .early_exit
+            .store(1 + (status & 0xff) as u32, SeqCst);
     }
 
     /// Returns the number of bytes that were written to this pipe.
@@ -136,7 +138,7 @@ impl LedgerView {
         let (cell, pipe) = self.stream(stream)?;
         let written = self.snapshot(stream)?.written;
         wait(pipe, Some(timeout), || {
-            Ok((cell.settled.load(SeqCst) >= written).then_some(()))
+            Ok((cell.handled.load(SeqCst) >= written).then_some(()))
         })
     }
 
@@ -165,14 +167,14 @@ impl LedgerView {
         let mut rounds = 0u32;
         loop {
             let seq = cell.seq.load(SeqCst);
-            let now = look(cell, pipe)?;
+            let now = read_counters(cell, pipe)?;
             if seq % 2 == 0 && cell.seq.load(SeqCst) == seq {
                 return Ok(now);
             }
             rounds += 1;
             if rounds.is_multiple_of(64) {
-                if sys::reader_gone(pipe) {
-                    return Err(LedgerError::RelayGone);
+                if sys::has_no_reader(pipe) {
+                    return Err(LedgerError::RelayDied);
                 }
                 std::thread::yield_now();
             }
@@ -213,7 +215,7 @@ impl LedgerView {
 }
 
 /// Reads the counters once; the result is invalid if `seq` has changed meanwhile.
-fn look(cell: &StreamCell, pipe: RawFd) -> Result<Snapshot, LedgerError> {
+fn read_counters(cell: &StreamCell, pipe: RawFd) -> Result<Snapshot, LedgerError> {
     let raw_read = cell.raw_read.load(SeqCst);
     let place = cell.place.load();
     let posted = cell.command.load(SeqCst) == POSTED;
@@ -240,12 +242,12 @@ fn wait<T>(
     let begin = Instant::now();
     let mut poll_interval = Duration::from_micros(10);
     loop {
-        let gone = sys::reader_gone(pipe);
+        let gone = sys::has_no_reader(pipe);
         if let Some(found) = look()? {
             return Ok(found);
         }
         if gone {
-            return Err(LedgerError::RelayGone);
+            return Err(LedgerError::RelayDied);
         }
         if let Some(limit) = timeout.filter(|&limit| begin.elapsed() >= limit) {
             return Err(LedgerError::Timeout(limit));

@@ -7,7 +7,7 @@ use understudy_formats::describe::{Describe, Value};
 
 /// Serializes a value that describes its own fields.
 pub fn described<S: Serializer>(value: &impl Describe, serializer: S) -> Result<S::Ok, S::Error> {
-    Tree(&value.describe()).serialize(serializer)
+    JsonValue(&value.describe()).serialize(serializer)
 }
 
 /// Serializes a map whose keys are numbers of workers or processes.
@@ -21,20 +21,20 @@ pub fn by_number<K: Display, V: Serialize, S: Serializer>(
     )
 }
 
-struct Tree<'a>(&'a Value);
+struct JsonValue<'a>(&'a Value);
 
-impl Serialize for Tree<'_> {
+impl Serialize for JsonValue<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0 {
             Value::Null => serializer.serialize_none(),
             Value::Bool(value) => serializer.serialize_bool(*value),
             Value::Integer(value) => serializer.serialize_i128(*value),
             Value::Text(text) => serializer.serialize_str(text),
-            Value::List(values) => serializer.collect_seq(values.iter().map(Tree)),
+            Value::List(values) => serializer.collect_seq(values.iter().map(JsonValue)),
             Value::Map(fields) => {
                 let mut map = serializer.serialize_map(Some(fields.len()))?;
                 for (name, value) in fields {
-                    map.serialize_entry(name, &Tree(value))?;
+                    map.serialize_entry(name, &JsonValue(value))?;
                 }
                 map.end()
             }

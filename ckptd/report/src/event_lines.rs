@@ -1,7 +1,7 @@
 //! The timeline as text: a line for each event.
 
 use crate::Timeline;
-use crate::parts::Parts;
+use crate::roles_by_rank::RolesByRank;
 use crate::units::{bytes, count, time};
 use std::io::{self, Write};
 use understudy_formats::events::{Kind, ProcessNumber, SpareChoice};
@@ -10,7 +10,7 @@ use understudy_formats::pages::PAGE_SIZE;
 /// Writes a line for each event, and an empty line.
 pub(super) fn write(out: &mut impl Write, timeline: &Timeline) -> io::Result<()> {
     writeln!(out, "Timeline (seconds since the first rank's start)")?;
-    let mut parts = Parts::default();
+    let mut parts = RolesByRank::default();
     for event in timeline.iter() {
         parts.follow(&event);
         let part = parts

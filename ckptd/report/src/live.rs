@@ -53,7 +53,7 @@ pub enum Protection {
 
 /// The current state of a job.
 #[derive(Debug, Clone, Serialize)]
-pub struct Standing {
+pub struct JobState {
     pub job: String,
     pub program: String,
     pub workers: u32,
@@ -73,7 +73,7 @@ pub struct Standing {
     captures: BTreeMap<Epoch, (u64, u64)>,
 }
 
-impl Standing {
+impl JobState {
     /// Returns the state of a job without events.
     fn new() -> Self {
         Self {
@@ -108,7 +108,7 @@ impl Standing {
     }
 
     /// Returns the process that runs a worker, or the last one that has run it.
-    pub fn player(&self, worker: Worker) -> Option<(ProcessNumber, &Process)> {
+    pub fn process_of(&self, worker: Worker) -> Option<(ProcessNumber, &Process)> {
         let plays = |process: &Process| process.role == Role::Worker(worker);
         let mut players = self.processes.iter().filter(|(_, process)| plays(process));
         let alive = players.clone().find(|(_, process)| !process.has_failed);
@@ -245,7 +245,7 @@ impl Standing {
             Kind::Lost { reason, .. } => self.lost = Some(reason),
             Kind::Takeover { as_worker, .. } => {
                 let before: Vec<_> = self
-                    .player(as_worker)
+                    .process_of(as_worker)
                     .into_iter()
                     .map(|(rank, _)| rank)
                     .collect();
@@ -301,7 +301,7 @@ impl Standing {
 pub struct Live {
     dir: PathBuf,
     files: BTreeMap<ProcessNumber, Follower>,
-    standing: Standing,
+    state: JobState,
     /// Unreadable files, with the reasons.
     problems: BTreeSet<String>,
 }
@@ -311,13 +311,13 @@ impl Live {
         Self {
             dir: dir.to_owned(),
             files: BTreeMap::new(),
-            standing: Standing::new(),
+            state: JobState::new(),
             problems: BTreeSet::new(),
         }
     }
 
     /// Reads new events and returns the job's state; `None` until a process has begun.
-    pub fn poll(&mut self) -> io::Result<Option<&Standing>> {
+    pub fn poll(&mut self) -> io::Result<Option<&JobState>> {
         self.find_files()?;
         let sources = self.files.iter_mut().map(|(&rank, follower)| Source {
             rank,
@@ -327,11 +327,11 @@ impl Live {
         // The events of one batch are handled in order of time.
         let mut fresh = Merge::new(sources);
         for event in &mut fresh {
-            self.standing.take(event);
+            self.state.take(event);
         }
         let problems = fresh.into_sources().filter_map(|source| source.problem);
         self.problems.extend(problems);
-        Ok(Some(&self.standing).filter(|standing| !standing.processes.is_empty()))
+        Ok(Some(&self.state).filter(|standing| !standing.processes.is_empty()))
     }
 
     /// Returns the files that could not be read, with the reasons.

@@ -6,9 +6,9 @@
 use super::domains;
 use super::fault::{self, Fault};
 use super::values::{
-    Interval, LogLimit, Rehearse, Require, Rule, Scheme, SharedPages, Static, Threads, init_end,
-    interval, log_limit, new_phase, number, rehearse, require, scheme, shared_pages, switch,
-    threads, tracking,
+    InitEndRule, Interval, LogLimit, Require, Scheme, SharedPages, StaticData, Threads,
+    TrialReplay, init_end, interval, log_limit, new_phase, number, require, scheme, shared_pages,
+    switch, threads, tracking, trial_replay,
 };
 use crate::setting::{SECRET, Setting};
 use crate::settings_table::SETTINGS;
@@ -48,15 +48,15 @@ pub struct Config {
     /// Method of finding modified pages.
     pub tracking: Tracking,
     /// Workers whose set-up phase is recorded and replayed on trial, even without other effects.
-    pub rehearse: Rehearse,
+    pub trial_replay: TrialReplay,
     /// Method of restoring static data.
-    pub static_data: Static,
+    pub static_data: StaticData,
     /// Limit of a journal's length.
     pub log_limit: LogLimit,
     /// Level of `MPI_Pcontrol` that begins another set-up phase.
     pub new_phase: Option<i32>,
     /// Rule for the end of the set-up phase.
-    pub init_end: Rule,
+    pub init_end: InitEndRule,
     /// Jobs that stop if they cannot be protected.
     pub require: Require,
     /// True if memory that the program has declared unneeded is overwritten.
@@ -129,10 +129,10 @@ const VALUES: &[(&str, Parse)] = &[
     }),
     ("UNDERSTUDY_STATIC", |config, text| {
         config.static_data = match text {
-            "image" => Static::Image,
-            "replay" => Static::Replay,
-            "disk" => Static::Disk,
-            "auto" => Static::Auto,
+            "image" => StaticData::Image,
+            "replay" => StaticData::Replay,
+            "disk" => StaticData::Disk,
+            "auto" => StaticData::Auto,
             _ => {
                 return Err(format!(
                     "`{text}` is none of `image`, `replay`, `disk`, `auto`"
@@ -154,7 +154,7 @@ const VALUES: &[(&str, Parse)] = &[
         Ok(())
     }),
     ("UNDERSTUDY_REHEARSE", |config, text| {
-        config.rehearse = rehearse(text)?;
+        config.trial_replay = trial_replay(text)?;
         Ok(())
     }),
     ("UNDERSTUDY_DISK", |config, text| {
@@ -239,18 +239,18 @@ impl Config {
             mtbf: Duration::from_secs(24 * 3600),
             warnings: None,
             tracking: Tracking::Auto,
-            rehearse: Rehearse::Off,
-            static_data: Static::Image,
+            trial_replay: TrialReplay::Off,
+            static_data: StaticData::Image,
             log_limit: LogLimit::Part(0.25),
             new_phase: Some(2),
-            init_end: Rule::Auto,
+            init_end: InitEndRule::Auto,
             require: Require::Never,
             poison: false,
             disk: None,
             disk_every: 1,
             restart: false,
             replenish: false,
-            threads: Threads::AsAsked,
+            threads: Threads::AsRequested,
             daemon: None,
             daemon_token: None,
             log_dir: None,
@@ -265,7 +265,7 @@ impl Config {
         if config.restart && config.disk.is_none() {
             return Err(message::RESTART_WITHOUT_DISK.into());
         }
-        if config.static_data == Static::Disk && config.disk.is_none() {
+        if config.static_data == StaticData::Disk && config.disk.is_none() {
             return Err(message::STATIC_WITHOUT_DISK.into());
         }
         if let (Some(way), false) = (
@@ -301,7 +301,7 @@ impl Config {
     /// The name of the unknown procedure.
     pub fn check_procedures(&self, is_procedure: impl Fn(&str) -> bool) -> Result<(), String> {
         match &self.init_end {
-            Rule::Calls(name, _) if !is_procedure(name) => {
+            InitEndRule::Calls(name, _) if !is_procedure(name) => {
                 Err(format!("UNDERSTUDY_INIT_END: `{name}` is no MPI procedure"))
             }
             _ => Ok(()),
@@ -314,7 +314,7 @@ impl Config {
     /// The file that cannot be used, and the reason.
     pub fn check_files(&self) -> Result<(), String> {
         if let Some(file) = &self.domains {
-            domains::of_host(file, "")
+            domains::domain_of_host(file, "")
                 .map_err(|why| format!("UNDERSTUDY_DOMAIN: {}: {why}", file.display()))?;
         }
         match &self.daemon_token {

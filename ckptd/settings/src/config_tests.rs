@@ -87,17 +87,20 @@ fn pages_are_shared_in_whole_copies_only() {
 #[test]
 fn the_end_of_the_phase_has_a_rule() {
     let rule = |text| read("UNDERSTUDY_INIT_END", text).map(|config| config.init_end);
-    assert_eq!(rule("auto"), Ok(Rule::Auto));
+    assert_eq!(rule("auto"), Ok(InitEndRule::Auto));
     assert_eq!(
         rule("MPI_Allreduce#120"),
-        Ok(Rule::Calls("MPI_Allreduce".into(), 120))
+        Ok(InitEndRule::Calls("MPI_Allreduce".into(), 120))
     );
-    assert_eq!(rule("pcontrol:1"), Ok(Rule::Pcontrol(1)));
+    assert_eq!(rule("pcontrol:1"), Ok(InitEndRule::Pcontrol(1)));
     assert_eq!(
         rule("function:main_loop"),
-        Ok(Rule::Function("main_loop".into()))
+        Ok(InitEndRule::Function("main_loop".into()))
     );
-    assert_eq!(rule("time:30s"), Ok(Rule::Time(Duration::from_secs(30))));
+    assert_eq!(
+        rule("time:30s"),
+        Ok(InitEndRule::Time(Duration::from_secs(30)))
+    );
     for wrong in [
         "never",
         "MPI_Allreduce#0",
@@ -137,7 +140,7 @@ fn workers_keep_each_others_copies() {
 }
 
 #[test]
-fn files_that_settings_name_are_looked_at() {
+fn files_that_settings_name_are_checked() {
     let file = tempfile::NamedTempFile::new().expect("a file");
     let checked = |name: &str| {
         read(name, &file.path().to_string_lossy()).and_then(|config| config.check_files())
@@ -175,7 +178,7 @@ fn static_data_on_disk_need_a_directory() {
     };
     assert_eq!(
         Config::read(both).map(|config| config.static_data),
-        Ok(Static::Disk)
+        Ok(StaticData::Disk)
     );
 }
 

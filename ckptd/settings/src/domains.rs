@@ -6,7 +6,7 @@ use std::path::Path;
 ///
 /// # Errors
 /// The reason why the file cannot be read, or the malformed line.
-pub fn of_host(file: &Path, host: &str) -> Result<Option<String>, String> {
+pub fn domain_of_host(file: &Path, host: &str) -> Result<Option<String>, String> {
     let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;
     listed(&text, host)
 }

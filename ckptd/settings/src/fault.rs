@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// Target of the fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Who {
+pub enum FaultTarget {
     /// The process with this rank in the launcher's world, whichever worker it runs.
     Rank(u32),
     /// The spare with this number.
@@ -23,7 +23,7 @@ pub enum Who {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Where {
+pub enum FaultPosition {
     /// At a fault point (its index in the table), in this epoch only.
     Point { point: usize, epoch: Option<u64> },
     /// At the entry of the rank's N-th MPI call, from 1.
@@ -34,7 +34,7 @@ pub enum Where {
 
 /// A kernel feature that is treated as missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lack {
+pub enum MissingFeature {
     /// PAGEMAP_SCAN (before Linux 6.7).
     PagemapScan,
     /// userfaultfd(2), or the permission to use it.
@@ -49,7 +49,7 @@ pub enum Lack {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Victim {
     /// A page in the middle of each replica that the rank stores for others.
-    Held,
+    Stored,
     /// Every page of the rank's own replica.
     ///
     /// All pages are damaged, because only pages modified since are restored from the replica.
@@ -57,12 +57,12 @@ pub enum Victim {
     /// Data other than pages, in each replica that the rank stores for others.
     State,
     /// Each journal that the rank has.
-    Journal(Harm),
+    Journal(Damage),
 }
 
 /// Kind of damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Harm {
+pub enum Damage {
     Bit,
     /// The second half is removed.
     Half,
@@ -77,7 +77,7 @@ pub enum Action {
     /// Only delays the rank.
     Wait,
     /// Makes all processes initialise MPI again, although no process has died.
-    Renew,
+    Reinit,
     /// Damages replicas or journals of the rank.
     Corrupt(Victim),
 }
@@ -86,22 +86,22 @@ pub enum Action {
 pub enum Fault {
     /// A rank waits, and then the action is performed.
     Strike {
-        who: Who,
-        at: Where,
+        target: FaultTarget,
+        at: FaultPosition,
         delay: Duration,
         action: Action,
     },
     /// A kernel feature is treated as missing.
-    Pretend(Lack),
+    Pretend(MissingFeature),
     /// Writes counts of fault points and MPI calls to the event file at the end.
     Count,
 }
 
-const LACKS: [(&str, Lack); 4] = [
-    ("no-pagemap-scan", Lack::PagemapScan),
-    ("no-userfaultfd", Lack::Userfaultfd),
-    ("no-personality", Lack::Personality),
-    ("no-memfd", Lack::Memfd),
+const LACKS: [(&str, MissingFeature); 4] = [
+    ("no-pagemap-scan", MissingFeature::PagemapScan),
+    ("no-userfaultfd", MissingFeature::Userfaultfd),
+    ("no-personality", MissingFeature::Personality),
+    ("no-memfd", MissingFeature::Memfd),
 ];
 
 /// Parses the faults in `text`.
@@ -109,17 +109,19 @@ const LACKS: [(&str, Lack); 4] = [
 /// # Errors
 /// The malformed part of the text.
 pub fn parse(text: &str) -> Result<Vec<Fault>, String> {
-    text.split(';').map(|fault| one(fault.trim())).collect()
+    text.split(';')
+        .map(|fault| parse_fault(fault.trim()))
+        .collect()
 }
 
-fn one(text: &str) -> Result<Fault, String> {
+fn parse_fault(text: &str) -> Result<Fault, String> {
     let mut words = text.split_whitespace();
     match words.next() {
         Some("kill") => strike(text, words, Action::Kill),
         Some("kill-manager") => strike(text, words, Action::KillManager),
         Some("wait") => strike(text, words, Action::Wait),
-        Some("renew") => strike(text, words, Action::Renew),
-        Some("corrupt") => strike(text, words, Action::Corrupt(Victim::Held)),
+        Some("renew") => strike(text, words, Action::Reinit),
+        Some("corrupt") => strike(text, words, Action::Corrupt(Victim::Stored)),
         Some("pretend") => {
             let what = words.next().unwrap_or_default();
             let known = LACKS
@@ -153,8 +155,8 @@ fn strike<'a>(
                 .map_err(|_| format!("`{word}` has no number"))
         };
         match word.split_once('=') {
-            Some(("rank", value)) => who = Some(Who::Rank(number(value)? as u32)),
-            Some(("spare", value)) => who = Some(Who::Spare(number(value)? as u32)),
+            Some(("rank", value)) => who = Some(FaultTarget::Rank(number(value)? as u32)),
+            Some(("spare", value)) => who = Some(FaultTarget::Spare(number(value)? as u32)),
             Some(("epoch", value)) => epoch = Some(number(value)?),
             Some(("delay", value)) => delay = time(value)?,
             Some(("at", value)) => at = Some(value),
@@ -175,18 +177,18 @@ fn strike<'a>(
     if action == Action::Wait && delay.is_zero() {
         return Err(format!("`{text}` waits for no time; add `delay=`"));
     }
-    if matches!(action, Action::Corrupt(_)) && !matches!(at, Where::Point { .. }) {
+    if matches!(action, Action::Corrupt(_)) && !matches!(at, FaultPosition::Point { .. }) {
         return Err(format!(
             "`{text}`: copies can only be damaged at a fault point"
         ));
     }
-    if matches!(at, Where::Time(_)) && !(action == Action::Kill && delay.is_zero()) {
+    if matches!(at, FaultPosition::Time(_)) && !(action == Action::Kill && delay.is_zero()) {
         return Err(format!(
             "`{text}`: at a time a rank can only be killed, without a delay"
         ));
     }
     Ok(Fault::Strike {
-        who,
+        target: who,
         at,
         delay,
         action,
@@ -194,11 +196,11 @@ fn strike<'a>(
 }
 
 const VICTIMS: [(&str, Victim); 5] = [
-    ("held", Victim::Held),
+    ("held", Victim::Stored),
     ("own", Victim::Own),
     ("state", Victim::State),
-    ("journal", Victim::Journal(Harm::Bit)),
-    ("half-journal", Victim::Journal(Harm::Half)),
+    ("journal", Victim::Journal(Damage::Bit)),
+    ("half-journal", Victim::Journal(Damage::Half)),
 ];
 
 fn victim(text: &str) -> Result<Victim, String> {
@@ -209,18 +211,18 @@ fn victim(text: &str) -> Result<Victim, String> {
     })
 }
 
-fn place(at: &str, epoch: Option<u64>) -> Result<Where, String> {
+fn place(at: &str, epoch: Option<u64>) -> Result<FaultPosition, String> {
     let place = match at.split_once(':') {
         Some(("call", number)) => number
             .parse()
             .ok()
             .filter(|&call| call > 0)
-            .map(Where::Call),
-        Some(("time", text)) => Some(Where::Time(time(text)?)),
-        _ => points::find(at).map(|point| Where::Point { point, epoch }),
+            .map(FaultPosition::Call),
+        Some(("time", text)) => Some(FaultPosition::Time(time(text)?)),
+        _ => points::find(at).map(|point| FaultPosition::Point { point, epoch }),
     };
     match place {
-        Some(Where::Call(_) | Where::Time(_)) if epoch.is_some() => {
+        Some(FaultPosition::Call(_) | FaultPosition::Time(_)) if epoch.is_some() => {
             Err(format!("`at={at}` and `epoch=` exclude each other"))
         }
         Some(place) => Ok(place),
@@ -251,9 +253,9 @@ fn time(text: &str) -> Result<Duration, String> {
 mod tests {
     use super::*;
 
-    fn kill(who: Who, at: Where) -> Fault {
+    fn kill(who: FaultTarget, at: FaultPosition) -> Fault {
         Fault::Strike {
-            who,
+            target: who,
             at,
             delay: Duration::ZERO,
             action: Action::Kill,
@@ -261,15 +263,15 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_names_who_and_where() {
+    fn a_fault_names_target_and_position() {
         let half = points::find("ship.half").unwrap();
-        let third = Where::Point {
+        let third = FaultPosition::Point {
             point: half,
             epoch: Some(3),
         };
         assert_eq!(
             parse("kill rank=2 at=ship.half epoch=3"),
-            Ok(vec![kill(Who::Rank(2), third)])
+            Ok(vec![kill(FaultTarget::Rank(2), third)])
         );
         let several = parse(
             "kill rank=0 at=call:1234; kill spare=1 at=time:2.5s;count; pretend no-userfaultfd",
@@ -278,10 +280,13 @@ mod tests {
         assert_eq!(
             several,
             [
-                kill(Who::Rank(0), Where::Call(1234)),
-                kill(Who::Spare(1), Where::Time(Duration::from_millis(2500))),
+                kill(FaultTarget::Rank(0), FaultPosition::Call(1234)),
+                kill(
+                    FaultTarget::Spare(1),
+                    FaultPosition::Time(Duration::from_millis(2500))
+                ),
                 Fault::Count,
-                Fault::Pretend(Lack::Userfaultfd),
+                Fault::Pretend(MissingFeature::Userfaultfd),
             ]
         );
         let waits = parse("wait rank=1 at=initialise.begin delay=200ms").unwrap();
@@ -297,17 +302,17 @@ mod tests {
             _ => None,
         };
         let at = |copy| damaged(&format!("corrupt rank=1 at=commit.end epoch=2{copy}"));
-        assert_eq!(at(""), Some(Action::Corrupt(Victim::Held)));
+        assert_eq!(at(""), Some(Action::Corrupt(Victim::Stored)));
         assert_eq!(at(" copy=own"), Some(Action::Corrupt(Victim::Own)));
         assert_eq!(at(" copy=state"), Some(Action::Corrupt(Victim::State)));
         assert_eq!(
             at(" copy=half-journal"),
-            Some(Action::Corrupt(Victim::Journal(Harm::Half)))
+            Some(Action::Corrupt(Victim::Journal(Damage::Half)))
         );
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn malformed_faults_are_refused() {
         for wrong in [
             "",
             "kill",

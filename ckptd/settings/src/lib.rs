@@ -17,5 +17,5 @@ pub use setting::{Form, PREFIX, SECRET, Setting};
 pub use settings_table::SETTINGS;
 pub use unknown::{Unknown, unknown};
 pub use values::{
-    Interval, LogLimit, Rehearse, Require, Rule, Scheme, SharedPages, Static, Threads,
+    InitEndRule, Interval, LogLimit, Require, Scheme, SharedPages, StaticData, Threads, TrialReplay,
 };

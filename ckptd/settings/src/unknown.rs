@@ -9,7 +9,7 @@ use understudy_wire::line::{LAUNCHERS, PID_NAMESPACE};
 /// Variables of understudy that are not settings.
 ///
 /// They are used internally, by the module file, or by tests.
-const OTHERS: [&str; 10] = [
+const INTERNAL_VARIABLES: [&str; 10] = [
     "UNDERSTUDY_ASIDE",
     "UNDERSTUDY_BOOT",
     "UNDERSTUDY_LIBRARY",
@@ -23,9 +23,9 @@ const OTHERS: [&str; 10] = [
 ];
 
 /// Similarity (Jaro's measure, 1 for equal names) above which a name counts as misspelt.
-const ALIKE: f64 = 0.74;
+const MIN_SIMILARITY: f64 = 0.74;
 /// Limit of wrong letters in the prefix.
-const SLIPS: usize = 2;
+const MAX_PREFIX_ERRORS: usize = 2;
 
 /// A variable that is not read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub fn unknown(names: impl Iterator<Item = String>) -> Vec<Unknown> {
     let is_passed_on = |name: &str| name.starts_with(LAUNCHERS);
     let is_known = |name: &str| {
         is_passed_on(name)
-            || OTHERS.contains(&name)
+            || INTERNAL_VARIABLES.contains(&name)
             || SETTINGS.iter().any(|setting| setting.variable == name)
     };
     let strays = names.filter(|name| !is_known(name)).filter_map(|name| {
@@ -69,7 +69,7 @@ fn rest(name: &str) -> Option<String> {
         return (!rest.is_empty()).then(|| rest.to_owned());
     }
     let (begin, rest) = name.split_once('_')?;
-    (strsim::osa_distance(begin, bare) <= SLIPS).then(|| rest.to_owned())
+    (strsim::osa_distance(begin, bare) <= MAX_PREFIX_ERRORS).then(|| rest.to_owned())
 }
 
 fn nearest(rest: &str) -> Option<&'static str> {
@@ -78,7 +78,7 @@ fn nearest(rest: &str) -> Option<&'static str> {
         .iter()
         .map(|setting| (likeness(setting.variable), setting.variable));
     let best = known.max_by(|one, other| one.0.total_cmp(&other.0))?;
-    (best.0 > ALIKE).then_some(best.1)
+    (best.0 > MIN_SIMILARITY).then_some(best.1)
 }
 
 #[cfg(test)]
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelt_name_is_told_with_the_one_that_was_meant() {
+    fn a_misspelt_name_is_reported_with_the_intended_one() {
         for (name, meant) in [
             ("UNDERSTUDY_SPARE", "UNDERSTUDY_SPARES"),
             ("UNDERSTUDY_INTERVALL", "UNDERSTUDY_INTERVAL"),
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_known_or_not_ours_are_not_told() {
+    fn valid_and_foreign_names_are_not_reported() {
         for name in [
             "UNDERSTUDY_SPARES",
             "UNDERSTUDY_LIBRARY",

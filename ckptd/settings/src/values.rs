@@ -65,7 +65,7 @@ pub enum Interval {
 
 /// Method of restoring static data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Static {
+pub enum StaticData {
     /// Restored from replicas.
     Image,
     /// Restored by a replay of the set-up phase.
@@ -82,20 +82,20 @@ pub enum Threads {
     /// A program that creates threads loses its protection.
     Refused,
     /// Threads are restored, and may call MPI as far as the program has requested.
-    AsAsked,
+    AsRequested,
     /// Threads are restored, and any may call MPI.
     ///
     /// MPI behaves as if the program had requested `MPI_THREAD_SERIALIZED`.
     Serialized,
 }
 
-impl Static {
+impl StaticData {
     /// Returns the name of the method, if it needs whole replicas.
     pub fn exclusive(self) -> Option<&'static str> {
         match self {
-            Static::Replay => Some("replay"),
-            Static::Disk => Some("disk"),
-            Static::Image | Static::Auto => None,
+            StaticData::Replay => Some("replay"),
+            StaticData::Disk => Some("disk"),
+            StaticData::Image | StaticData::Auto => None,
         }
     }
 }
@@ -104,7 +104,7 @@ impl Static {
 ///
 /// The phase ends at the first cut at which every worker satisfies the rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Rule {
+pub enum InitEndRule {
     /// Calls repeat at the same positions for long enough.
     ///
     /// The phase ends at the latest when the first interval is over.
@@ -121,7 +121,7 @@ pub enum Rule {
 
 /// Workers whose set-up phase is replayed on trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rehearse {
+pub enum TrialReplay {
     /// No worker, unless static data are restored by a replay.
     Off,
     /// Every fourth worker.
@@ -129,11 +129,11 @@ pub enum Rehearse {
     All,
 }
 
-pub(super) fn rehearse(text: &str) -> Result<Rehearse, String> {
+pub(super) fn trial_replay(text: &str) -> Result<TrialReplay, String> {
     match text {
-        "off" => Ok(Rehearse::Off),
-        "sample" => Ok(Rehearse::Sample),
-        "all" => Ok(Rehearse::All),
+        "off" => Ok(TrialReplay::Off),
+        "sample" => Ok(TrialReplay::Sample),
+        "all" => Ok(TrialReplay::All),
         _ => Err(format!("`{text}` is none of `off`, `sample`, `all`")),
     }
 }
@@ -199,7 +199,7 @@ pub(super) fn new_phase(text: &str) -> Result<Option<i32>, String> {
 }
 
 /// Parses the rule for the end of the set-up phase.
-pub(super) fn init_end(text: &str) -> Result<Rule, String> {
+pub(super) fn init_end(text: &str) -> Result<InitEndRule, String> {
     let wrong = || {
         format!(
             "`{text}` is none of `auto`, `MPI_Allreduce#120`, `pcontrol:1`, `function:main_loop`, \
@@ -207,7 +207,7 @@ pub(super) fn init_end(text: &str) -> Result<Rule, String> {
         )
     };
     if text == "auto" {
-        return Ok(Rule::Auto);
+        return Ok(InitEndRule::Auto);
     }
     if let Some((name, times)) = text.split_once('#') {
         let times = times
@@ -215,13 +215,16 @@ pub(super) fn init_end(text: &str) -> Result<Rule, String> {
             .ok()
             .filter(|&times| times > 0)
             .ok_or_else(wrong)?;
-        return Ok(Rule::Calls(name.to_owned(), times));
+        return Ok(InitEndRule::Calls(name.to_owned(), times));
     }
     match text.split_once(':') {
-        Some(("pcontrol", level)) => level.parse().map(Rule::Pcontrol).map_err(|_| wrong()),
-        Some(("function", name)) if !name.is_empty() => Ok(Rule::Function(name.to_owned())),
+        Some(("pcontrol", level)) => level
+            .parse()
+            .map(InitEndRule::Pcontrol)
+            .map_err(|_| wrong()),
+        Some(("function", name)) if !name.is_empty() => Ok(InitEndRule::Function(name.to_owned())),
         Some(("time", time)) => match interval(time) {
-            Ok(Interval::Time(time)) => Ok(Rule::Time(time)),
+            Ok(Interval::Time(time)) => Ok(InitEndRule::Time(time)),
             _ => Err(wrong()),
         },
         _ => Err(wrong()),
@@ -264,7 +267,7 @@ pub(super) fn threads(text: &str) -> Result<Threads, String> {
         _ => switch(text)
             .map(|may_be| {
                 if may_be {
-                    Threads::AsAsked
+                    Threads::AsRequested
                 } else {
                     Threads::Refused
                 }

@@ -17,7 +17,7 @@ impl Failures {
             mtbf,
             next: vec![0.0; nodes],
         };
-        (0..nodes).for_each(|node| failures.renew(node));
+        (0..nodes).for_each(|node| failures.draw_next(node));
         failures
     }
 
@@ -45,7 +45,7 @@ impl Failures {
     }
 
     /// Draws the next failure of the node, which another node replaces.
-    pub fn renew(&mut self, node: usize) {
+    pub fn draw_next(&mut self, node: usize) {
         let before = self.next[node];
         let bits = mixed(self.seed ^ mixed(node as u64 ^ mixed(before.to_bits())));
         // In (0, 1].

@@ -32,7 +32,7 @@ pub fn global(setting: &Setting, mut failures: Failures) -> Option<Run> {
         run.recomputed += lost * nodes as f64;
         run.failures += 1;
         run.time = at;
-        failures.renew(node);
+        failures.draw_next(node);
         *first = soonest(&failures, node);
     }
     Some(run)

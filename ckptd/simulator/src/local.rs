@@ -14,7 +14,7 @@ pub struct Local {
 
 pub fn local(setting: &Setting, failures: Failures) -> Local {
     let nodes = setting.grid.nodes();
-    let state = State {
+    let state = LocalSimulation {
         setting,
         failures,
         ended: vec![0.0; nodes],
@@ -24,7 +24,7 @@ pub fn local(setting: &Setting, failures: Failures) -> Local {
     state.run()
 }
 
-struct State<'a> {
+struct LocalSimulation<'a> {
     setting: &'a Setting,
     failures: Failures,
     /// End of each partition's last task.
@@ -34,7 +34,7 @@ struct State<'a> {
     found: Local,
 }
 
-impl State<'_> {
+impl LocalSimulation<'_> {
     fn run(mut self) -> Local {
         let (mut done, mut time) = (0, 0.0);
         while done < self.setting.iterations {
@@ -93,7 +93,7 @@ impl State<'_> {
         while self.failures.next(node) < end {
             let begun = self.failures.next(node);
             let again = begun + f64::from(lost) * step;
-            self.failures.renew(node);
+            self.failures.draw_next(node);
             let failed = self.failures.next(node).min(again);
             let done = if failed < again {
                 ((failed - begun) / step).floor() as usize

@@ -288,7 +288,7 @@ fn a_single_failure_costs_all_three_the_same_time() {
 }
 
 #[test]
-fn nobody_has_lost_anything_without_failures() {
+fn nothing_is_lost_without_failures() {
     let setting = Setting {
         iterations: 20,
         exchange: 0.5,

@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use understudy_daemon::{self as daemon, StartError};
 use understudy_launch::guardian::{self, Program};
-use understudy_launch::starter::{self, By, Plan};
+use understudy_launch::starter::{self, Plan, RankOrder};
 use understudy_launch::{
     self as launch, Environment, ProcessContext, Streams, manager, preload_library,
 };
-use understudy_pmi::{Kind, Mpi};
+use understudy_pmi::{MpiKind, MpiLibrary};
 use understudy_sockets::is_foreign;
 
 /// Processes beside an understudy job: the daemon of a node, and the output relay of a rank.
@@ -153,7 +153,7 @@ struct Launch {
     /// How ranks are dealt out to hosts: `slot` fills one after the other, `node` gives one to each
     /// in turn.
     #[arg(long, value_name = "WHAT", default_value = "slot")]
-    map_by: By,
+    map_by: RankOrder,
 
     /// The program with its arguments.
     #[arg(required = true, trailing_var_arg = true)]
@@ -195,8 +195,8 @@ fn exit_with(status: Result<i32, launch::Error>) -> ExitCode {
 fn launch(options: Launch) -> Result<i32, launch::Error> {
     let own = launch::own_program()?;
     let kind = match &options.mpi {
-        Some(library) => Mpi::named(library)?.kind,
-        None => Kind::OpenMpi,
+        Some(library) => MpiLibrary::named(library)?.kind,
+        None => MpiKind::OpenMpi,
     };
     let preload = options
         .preload

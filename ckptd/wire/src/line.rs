@@ -40,8 +40,8 @@ mod process_place;
 pub use input_request::{InputPage, InputReply, InputRequest};
 pub use process_place::ProcessPlace;
 pub use understudy_messages::{
-    Boards, Call, ChildNews, ChildProgram, ChildStart, Ended, FromGuardian, Has, Hello, Killer,
-    ToGuardian, ToManager, ToProcess,
+    Boards, ChildProgram, ChildStart, ChildState, FromGuardian, Hello, Killer, ProcessEnd,
+    ProcessRecord, Registration, ToGuardian, ToManager, ToProcess,
 };
 
 use crate::io::{Interest, is_ready};
@@ -120,7 +120,7 @@ pub const PID_NAMESPACE: &str = "UNDERSTUDY_PID_NAMESPACE";
 /// Maximum length of a message in bytes, most of which a rank's environment needs.
 const LONGEST: usize = 128 << 10;
 /// Maximum number of descriptors in a message.
-const DESCRIPTORS: usize = 2 * Call::DESCRIPTORS + 2;
+const DESCRIPTORS: usize = 2 * Registration::DESCRIPTORS + 2;
 /// Maximum number of connections to accept: more than the processes of a node.
 const BACKLOG: i32 = 4096;
 
@@ -425,7 +425,7 @@ mod tests {
             failed_at: Some(5),
             variables: vec![("PMIX_RANK".into(), "1".into())],
             descriptor: None,
-            heir_of: None,
+            adopts_from: None,
         };
         one.send(&begin).expect("sent");
         one.send_with(&ToProcess::Page { workers: 2 }, &[listener.as_fd()])

@@ -8,7 +8,7 @@ use crate::slurm::Srun;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use understudy_pmi::{Mpi, PLACELESS as PLACELESS_OF_MPICH};
+use understudy_pmi::{MpiLibrary, PLACEMENT_INDEPENDENT as PLACELESS_OF_MPICH};
 
 const TRANSPORTS: &str = "self,sm";
 /// Flags of every mpirun.
@@ -198,10 +198,10 @@ impl Job {
         ]);
         // A shell or an interpreter does not tell which library it will need, and a program of the
         // distribution has another one.
-        let library = Mpi::of(&place::example("heat2d"))
+        let library = MpiLibrary::of(&place::example("heat2d"))
             .expect("it is linked with MPI")
             .library;
-        if !Mpi::of(&self.program).is_ok_and(|mpi| mpi.library == library) {
+        if !MpiLibrary::of(&self.program).is_ok_and(|mpi| mpi.library == library) {
             command.arg("--mpi").arg(library);
         }
         command

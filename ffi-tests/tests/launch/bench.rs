@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 use understudy_pmi::{
-    Alone, Kind, LocalWorld, Mpi, Name, Namespace, Peers, Placement, Rank, RankAction, RankEvent,
-    Server, ServerSettings,
+    GenerationName, LocalWorld, MpiKind, MpiLibrary, Namespace, NoPeers, Peers, Placement, Rank,
+    RankAction, RankEvent, Server, ServerSettings,
 };
 
 /// Nothing here takes so long; the ranks that still run then are killed.
@@ -22,7 +22,7 @@ pub struct Bench {
     pub server: Arc<Server>,
     events: Receiver<RankEvent>,
     program: PathBuf,
-    mpi: Mpi,
+    mpi: MpiLibrary,
     pub directory: tempfile::TempDir,
     pub memory: tempfile::TempDir,
     job: String,
@@ -44,7 +44,7 @@ impl Bench {
     /// For `size` ranks on one host.
     pub fn start(program: &Path, size: usize) -> Bench {
         let job = format!("test-{}", std::process::id());
-        Bench::of_several(program, job, 0, vec![0; size], Arc::new(Alone))
+        Bench::of_several(program, job, 0, vec![0; size], Arc::new(NoPeers))
     }
 
     /// For ranks on hosts, of which this is one.
@@ -55,7 +55,7 @@ impl Bench {
         of_rank: Vec<usize>,
         peers: Arc<dyn Peers>,
     ) -> Bench {
-        let mpi = Mpi::of(program).unwrap();
+        let mpi = MpiLibrary::of(program).unwrap();
         let directory = tempfile::tempdir().unwrap();
         let memory = tempfile::tempdir_in(understudy_formats::private::MEMORY).unwrap();
         let settings = ServerSettings {
@@ -67,14 +67,14 @@ impl Bench {
         let (server, events) = Server::start(&settings).unwrap_or_else(|error| panic!("{error}"));
         let variables = match mpi.kind {
             // Shared memory and TCP, and ranks that give up the processor while they wait.
-            Kind::OpenMpi => vec![
+            MpiKind::OpenMpi => vec![
                 ("OMPI_MCA_btl", "self,sm,tcp".to_owned()),
                 ("OMPI_MCA_btl_tcp_if_include", "lo".to_owned()),
                 ("OMPI_MCA_mtl", "^ofi".to_owned()),
                 ("OMPI_MCA_pml", "ob1".to_owned()),
                 ("OMPI_MCA_mpi_yield_when_idle", "1".to_owned()),
             ],
-            Kind::Mpich | Kind::Debian | Kind::Standard => Vec::new(),
+            MpiKind::Mpich | MpiKind::Debian | MpiKind::Standard => Vec::new(),
         };
         Bench {
             server: Arc::new(server),
@@ -91,7 +91,7 @@ impl Bench {
         }
     }
 
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> MpiKind {
         self.mpi.kind
     }
 
@@ -109,7 +109,7 @@ impl Bench {
         let hosts = (0..=self.of_rank.iter().max().copied().unwrap_or(0))
             .map(|host| format!("{HOST}{host}"));
         let generation = Namespace {
-            name: Name::new(&self.job, self.number).unwrap(),
+            name: GenerationName::new(&self.job, self.number).unwrap(),
             placement: Placement::new(hosts.collect(), self.of_rank.clone()).unwrap(),
             here: self.here,
             is_crowded: true,

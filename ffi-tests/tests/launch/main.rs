@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
-use understudy_pmi::{Kind, Mpi, Rank, RankAction, adopt};
+use understudy_pmi::{MpiKind, MpiLibrary, Rank, RankAction, adopt};
 
 const SIGKILL: i32 = 9;
 
@@ -42,7 +42,7 @@ fn all_scenarios(bench: &mut Bench) {
     a_rank_is_killed_in_mpi_init(bench);
     ranks_are_killed_at_random_moments(bench);
     an_abort_is_reported(bench);
-    if bench.kind() == Kind::OpenMpi {
+    if bench.kind() == MpiKind::OpenMpi {
         two_ranks_are_killed_together(bench);
         the_survivors_begin_anew(bench);
     }
@@ -122,7 +122,11 @@ fn a_rank_is_killed_in_its_work(bench: &mut Bench) {
 fn open_mpis_ranks_of_another_version_start_and_die() {
     let _alone = alone();
     let program = place::test_program("world");
-    let own = Mpi::of(&program).unwrap().library.canonicalize().unwrap();
+    let own = MpiLibrary::of(&program)
+        .unwrap()
+        .library
+        .canonicalize()
+        .unwrap();
     let others = [
         "/usr/lib/x86_64-linux-gnu",
         "/usr/lib64/openmpi/lib",

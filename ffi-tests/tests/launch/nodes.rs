@@ -8,7 +8,9 @@ use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
-use understudy_pmi::{Answer, Fence, Kind, Modex, Name, Peers, Rank, Server, Spawn};
+use understudy_pmi::{
+    Answer, Fence, GenerationName, ModexRequest, MpiKind, Peers, Rank, Server, Spawn,
+};
 
 const NODE: &str = "LAUNCH_TEST_NODE";
 const PROGRAM: &str = "LAUNCH_TEST_PROGRAM";
@@ -62,7 +64,7 @@ pub fn one() {
     for _ in 0..3 {
         bench.undisturbed();
     }
-    if bench.kind() == Kind::OpenMpi {
+    if bench.kind() == MpiKind::OpenMpi {
         // Then fences bring nothing, and ranks ask for what they need when they need it.
         bench
             .variables
@@ -185,7 +187,7 @@ impl Other {
                 drop(state);
                 let mut parts = key.split('/');
                 let (job, number) = parts.next().unwrap().rsplit_once('.').unwrap();
-                let generation = Name::new(job, number.parse().unwrap()).unwrap();
+                let generation = GenerationName::new(job, number.parse().unwrap()).unwrap();
                 let rank = Rank(parts.next().unwrap().parse().unwrap());
                 let (other, key) = (self.clone(), key.clone());
                 let reply =
@@ -226,7 +228,7 @@ impl Peers for Other {
         }
     }
 
-    fn modex(&self, modex: Modex) {
+    fn modex(&self, modex: ModexRequest) {
         let mut state = self.state.lock().unwrap();
         state.asked += 1;
         let key = format!("{}/{}/{}", modex.generation, modex.rank, state.asked);

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use understudy_formats::events::{Kind, RecoveryStage};
 use understudy_numbers::{Epoch, ProcessNumber};
-use understudy_settings::fault::{Action, Fault, Where, Who};
-pub use understudy_settings::fault::{Harm, Lack, Victim};
+use understudy_settings::fault::{Action, Fault, FaultPosition, FaultTarget};
+pub use understudy_settings::fault::{Damage, MissingFeature, Victim};
 use understudy_settings::points;
 
 struct State {
@@ -57,16 +57,16 @@ pub static DUE: AtomicU64 = AtomicU64::new(u64::MAX);
 /// # Errors
 /// The reason why a timer cannot be created.
 pub fn set(mut faults: Vec<Fault>, process: ProcessNumber, workers: u32) -> Result<(), String> {
-    let is_mine = |who: Who| match who {
-        Who::Rank(number) => number == process.0,
-        Who::Spare(number) => number.checked_add(workers) == Some(process.0),
+    let is_mine = |who: FaultTarget| match who {
+        FaultTarget::Rank(number) => number == process.0,
+        FaultTarget::Spare(number) => number.checked_add(workers) == Some(process.0),
     };
-    faults.retain(|fault| !matches!(fault, Fault::Strike { who, .. } if !is_mine(*who)));
+    faults.retain(|fault| !matches!(fault, Fault::Strike { target: who, .. } if !is_mine(*who)));
     let counts = || points::POINTS.iter().map(|_| AtomicU64::new(0)).collect();
     let passed = faults.contains(&Fault::Count).then(counts);
     for fault in &faults {
         if let Fault::Strike {
-            at: Where::Time(time),
+            at: FaultPosition::Time(time),
             ..
         } = fault
         {
@@ -102,7 +102,7 @@ fn kill_after(time: Duration) -> Result<(), String> {
 }
 
 /// True if this feature is to count as missing.
-pub fn pretends(lack: Lack) -> bool {
+pub fn pretends(lack: MissingFeature) -> bool {
     faults().contains(&Fault::Pretend(lack))
 }
 
@@ -147,7 +147,7 @@ fn reached(name: &str, epoch: Epoch) {
     }
     for fault in faults() {
         if let Fault::Strike {
-            at: Where::Point { point, epoch: due },
+            at: FaultPosition::Point { point, epoch: due },
             delay,
             action,
             ..
@@ -170,7 +170,7 @@ fn strike(delay: Duration, action: Action) {
             });
             crate::sys::kill_self();
         }
-        (Action::Renew, _) => {
+        (Action::Reinit, _) => {
             if let Some(renew) = RENEW.get() {
                 renew();
             }
@@ -203,7 +203,7 @@ pub extern "C" fn call_is_due() {
     let now = CALLS.load(Ordering::Relaxed);
     for fault in faults() {
         if let Fault::Strike {
-            at: Where::Call(call),
+            at: FaultPosition::Call(call),
             delay,
             action,
             ..
@@ -220,7 +220,7 @@ pub extern "C" fn call_is_due() {
 fn set_due(now: u64) {
     let calls = faults().iter().filter_map(|fault| match fault {
         Fault::Strike {
-            at: Where::Call(call),
+            at: FaultPosition::Call(call),
             ..
         } if *call > now => Some(*call),
         _ => None,

@@ -7,7 +7,7 @@ use understudy_catalogue::message;
 use understudy_mpi as mpi;
 use understudy_mpi::comm::Plain;
 use understudy_mpi::real_types::RealComm;
-use understudy_settings::domains::of_host;
+use understudy_settings::domains::domain_of_host;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Domain of a process that could not read the file of domains.
@@ -127,7 +127,7 @@ pub fn own_place() -> Place {
 ///
 /// A host that the file does not contain is a domain by itself.
 fn domain_of(file: &Path, host: &str) -> Option<String> {
-    match of_host(file, host) {
+    match domain_of_host(file, host) {
         Ok(domain) => Some(domain.map_or_else(
             || format!("host {host}"),
             |domain| format!("domain {domain}"),

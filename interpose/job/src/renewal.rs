@@ -156,10 +156,12 @@ fn await_first(rt: &Runtime, spare: &Spare) -> Begin {
         match hear_with(rt, (spare.idle)()) {
             Some((ToProcess::End, _)) => (spare.leave)(),
             // The previous manager has made this process a rank, and may not have sent the message.
-            Some((ToProcess::Again, _)) if lines().page.has_played.load(Ordering::Acquire) != 0 => {
+            Some((ToProcess::ManagerReplaced, _))
+                if lines().page.has_played.load(Ordering::Acquire) != 0 =>
+            {
                 return await_generation(rt);
             }
-            Some((ToProcess::Again, _)) => tell_ready(),
+            Some((ToProcess::ManagerReplaced, _)) => tell_ready(),
             heard => {
                 let Some(begin) = begin_of(heard) else {
                     continue;
@@ -173,7 +175,7 @@ fn await_first(rt: &Runtime, spare: &Spare) -> Begin {
 
 fn tell_ready() {
     if talk::can_choose() {
-        tell(&ToManager::CanChoose);
+        tell(&ToManager::CanGivePlacementHints);
     }
     tell(&ToManager::Ready {
         generation: call::wanted(),
@@ -191,7 +193,7 @@ fn begin_of(heard: Option<(ToProcess, Vec<OwnedFd>)>) -> Option<Begin> {
         failed_at,
         variables,
         descriptor,
-        heir_of,
+        adopts_from: heir_of,
     } = message
     else {
         return None;

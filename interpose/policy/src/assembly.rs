@@ -75,7 +75,7 @@ enum Stage {
     /// The leader reserves all processes in order.
     ///
     /// `all` contains each process with the name that it uses, `held` is the number of reserved
-    /// ones, and `is_asked` is true if the next one has been requested.
+    /// ones, and `is_sent` is true if the next one has been requested.
     Holding {
         all: Vec<(Worker, u64)>,
         held: usize,

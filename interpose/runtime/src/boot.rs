@@ -15,7 +15,7 @@ use understudy_abi::{ABI_VERSION, BootInfo, EntryPoints, exit};
 use understudy_catalogue::message;
 use understudy_mpi::{cancellation, library};
 use understudy_numbers::{Epoch, ProcessNumber};
-use understudy_settings::{Config, Static, Threads, refusal, unknown};
+use understudy_settings::{Config, StaticData, Threads, refusal, unknown};
 
 /// Oldest Open MPI that works without an addition to the global scope.
 ///
@@ -226,11 +226,11 @@ fn start(rt: &Runtime) -> Result<(), String> {
 /// Refuses settings that need a journal, which records Open MPI's calls only.
 fn without_recording(config: &mut Config) -> Result<(), String> {
     let asked = match config.static_data {
-        Static::Replay => Some("UNDERSTUDY_STATIC=replay"),
-        Static::Disk => Some("UNDERSTUDY_STATIC=disk"),
-        Static::Auto | Static::Image => None,
+        StaticData::Replay => Some("UNDERSTUDY_STATIC=replay"),
+        StaticData::Disk => Some("UNDERSTUDY_STATIC=disk"),
+        StaticData::Auto | StaticData::Image => None,
     };
-    config.static_data = Static::Image;
+    config.static_data = StaticData::Image;
     asked.map_or(Ok(()), |setting| {
         Err(message::setting_for_open_mpi(setting).to_string())
     })

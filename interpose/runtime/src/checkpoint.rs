@@ -39,7 +39,7 @@ pub fn damage(rt: &Runtime, victim: Victim) {
     let Some(keep) = &mut *keep else { return };
     match victim {
         Victim::Own => keep.own.damage_pages(true, &keep.store),
-        Victim::Held => {
+        Victim::Stored => {
             // The needed pages of parity depend on the failed process.
             let every = world::get(rt).redundancy.is_parity();
             let partners = keep.partners.iter_mut();

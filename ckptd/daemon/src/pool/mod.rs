@@ -2,7 +2,7 @@
 //!
 //! Each *job* of the node has one pool. Spares register ([`Pools::register`]), send beats
 //! ([`Pools::beat`]), and are *leased* for failed workers ([`Pools::lease`]). A lease is confirmed
-//! when its spare reports that it has taken over ([`Pools::playing`]), which removes the spare from
+//! when its spare reports that it has taken over ([`Pools::took_over`]), which removes the spare from
 //! the pool. An unconfirmed lease ends with the next round of leases, at its time limit, or when it
 //! is given back.
 //!
@@ -12,17 +12,17 @@
 //!
 //! Time is passed in: `now` is the time since a fixed moment and never decreases. Nothing happens
 //! by itself; [`Pools::tick`] performs the actions that are due. Changes are returned as
-//! [`Happening`]s.
+//! [`PoolChange`]s.
 //!
 //! The module makes no assumptions about the start of ranks or the number of launchers.
 
-mod happening;
+mod job_pool;
 mod lease;
-mod pool_of_job;
+mod pool_change;
 mod pools;
 mod rules;
 
-pub use happening::Happening;
-pub use pool_of_job::{Job, SpareView};
+pub use job_pool::{JobPool, SpareView};
+pub use pool_change::PoolChange;
 pub use pools::Pools;
 pub use rules::{JobKey, Rules};

@@ -1,7 +1,7 @@
 //! The pools of all jobs of a node.
 
-use super::happening::Happening;
-use super::pool_of_job::Job;
+use super::job_pool::JobPool;
+use super::pool_change::PoolChange;
 use super::rules::{JobKey, Rules};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use understudy_wire::spares::{Lease, Limits, Need, Refusal, Spare, Ticket, Token
 #[derive(Debug)]
 pub struct Pools {
     rules: Rules,
-    jobs: BTreeMap<JobKey, Job>,
+    jobs: BTreeMap<JobKey, JobPool>,
     next_token: u64,
 }
 
@@ -28,11 +28,11 @@ impl Pools {
         }
     }
 
-    pub fn jobs(&self) -> impl Iterator<Item = (&JobKey, &Job)> {
+    pub fn jobs(&self) -> impl Iterator<Item = (&JobKey, &JobPool)> {
         self.jobs.iter()
     }
 
-    pub fn job(&self, key: &JobKey) -> Option<&Job> {
+    pub fn job(&self, key: &JobKey) -> Option<&JobPool> {
         self.jobs.get(key)
     }
 
@@ -46,7 +46,7 @@ impl Pools {
         key: &JobKey,
         spare: Spare,
         limits: Limits,
-    ) -> Result<(Ticket, Vec<Happening>), Refusal> {
+    ) -> Result<(Ticket, Vec<PoolChange>), Refusal> {
         limits.check()?;
         if !self.jobs.contains_key(key) && self.jobs.len() >= self.rules.jobs {
             return Err(Refusal::TooManyJobs);
@@ -55,7 +55,7 @@ impl Pools {
         let job = self
             .jobs
             .entry(key.clone())
-            .or_insert_with(|| Job::new(limits));
+            .or_insert_with(|| JobPool::new(limits));
         let happened = job.register(now, &self.rules, spare, limits, token)?;
         Ok((Ticket { token }, happened))
     }
@@ -63,20 +63,20 @@ impl Pools {
     /// Extends the time limit of an idle spare.
     pub fn beat(&mut self, now: Duration, key: &JobKey, ticket: Ticket) -> Result<(), Refusal> {
         let deadline = now + self.rules.silence;
-        self.known(key)?.member(ticket)?.deadline = deadline;
+        self.job_mut(key)?.member(ticket)?.deadline = deadline;
         Ok(())
     }
 
     /// Removes a spare that has taken over from a worker.
-    pub fn playing(
+    pub fn took_over(
         &mut self,
         now: Duration,
         key: &JobKey,
         ticket: Ticket,
         worker: Worker,
-    ) -> Result<Vec<Happening>, Refusal> {
+    ) -> Result<Vec<PoolChange>, Refusal> {
         let rules = self.rules;
-        self.known(key)?.playing(now, &rules, ticket, worker)
+        self.job_mut(key)?.took_over(now, &rules, ticket, worker)
     }
 
     /// Removes a spare that leaves by itself.
@@ -85,9 +85,9 @@ impl Pools {
         now: Duration,
         key: &JobKey,
         ticket: Ticket,
-    ) -> Result<Vec<Happening>, Refusal> {
+    ) -> Result<Vec<PoolChange>, Refusal> {
         let rules = self.rules;
-        self.known(key)?.leave(now, &rules, ticket)
+        self.job_mut(key)?.leave(now, &rules, ticket)
     }
 
     /// Removes a spare that is dead, as its connection or node shows.
@@ -98,9 +98,9 @@ impl Pools {
         now: Duration,
         key: &JobKey,
         ticket: Ticket,
-    ) -> Result<Vec<Happening>, Refusal> {
+    ) -> Result<Vec<PoolChange>, Refusal> {
         let rules = self.rules;
-        self.known(key)?.lost(now, &rules, ticket)
+        self.job_mut(key)?.lost(now, &rules, ticket)
     }
 
     /// Leases the available spares for failed workers, in the order of `needs`.
@@ -112,7 +112,7 @@ impl Pools {
         key: &JobKey,
         round: u64,
         needs: &[Need],
-    ) -> Result<(Vec<Lease>, Vec<Happening>), Refusal> {
+    ) -> Result<(Vec<Lease>, Vec<PoolChange>), Refusal> {
         if needs.len() > self.rules.needs {
             return Err(Refusal::TooManyNeeds);
         }
@@ -120,7 +120,7 @@ impl Pools {
         let rules = self.rules;
         let mut next_token = self.next_token;
         let answer = self
-            .known(key)?
+            .job_mut(key)?
             .lease(now, &rules, round, needs, &load, || {
                 next_token = next_token.wrapping_add(1);
                 Token(next_token)
@@ -130,8 +130,8 @@ impl Pools {
     }
 
     /// Ends an unused lease; one that is not in force any more is refused.
-    pub fn give_back(&mut self, key: &JobKey, token: Token) -> Result<Vec<Happening>, Refusal> {
-        self.known(key)?.give_back(token)
+    pub fn give_back(&mut self, key: &JobKey, token: Token) -> Result<Vec<PoolChange>, Refusal> {
+        self.job_mut(key)?.give_back(token)
     }
 
     /// Returns the number of spares that a job may start.
@@ -157,7 +157,7 @@ impl Pools {
     /// Performs all actions that are due.
     ///
     /// Silent spares become dead, unconfirmed leases end, and missing spares are requested.
-    pub fn tick(&mut self, now: Duration) -> Vec<(JobKey, Vec<Happening>)> {
+    pub fn tick(&mut self, now: Duration) -> Vec<(JobKey, Vec<PoolChange>)> {
         let rules = self.rules;
         let due = self
             .jobs
@@ -168,7 +168,7 @@ impl Pools {
 
     /// Returns the time at which [`Pools::tick`] must be called at the latest.
     pub fn next_deadline(&self) -> Option<Duration> {
-        self.jobs.values().filter_map(Job::next_deadline).min()
+        self.jobs.values().filter_map(JobPool::next_deadline).min()
     }
 
     /// Returns the load of each host, over all jobs.
@@ -184,7 +184,7 @@ impl Pools {
         load
     }
 
-    fn known(&mut self, key: &JobKey) -> Result<&mut Job, Refusal> {
+    fn job_mut(&mut self, key: &JobKey) -> Result<&mut JobPool, Refusal> {
         self.jobs.get_mut(key).ok_or(Refusal::NoJob)
     }
 

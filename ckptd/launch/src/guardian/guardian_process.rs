@@ -6,18 +6,18 @@
 //! the guardian is killed, its processes are killed as well. If the manager dies, guardians start
 //! another one and report their processes to it.
 
+use super::guarded_process::GuardedProcess;
 use super::input::Input;
+use super::launcher_position::LauncherPosition;
 use super::memory_kills::MemoryKills;
 use super::passed_signals::PassedSignals;
 use super::program::{Program, preloaded_besides};
-use super::seat::Seat;
 use super::spawned_children::SpawnedChildren;
-use super::unprotected::go_without;
-use super::ward::Ward;
+use super::unprotected::run_unprotected;
 use crate::Error;
-use crate::output::{UNWRITTEN, is_lost};
-use crate::refused_start::REFUSED;
-use crate::say::say;
+use crate::output::{EXIT_OUTPUT_LOST, is_lost};
+use crate::print_message::print_message;
+use crate::refused_start::EXIT_REFUSED;
 use crate::spawn_thread::spawn_thread;
 use parking_lot::{Mutex, MutexGuard};
 use rustix::process::{Signal, set_parent_process_death_signal};
@@ -29,11 +29,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use understudy_catalogue::message;
 use understudy_numbers::ProcessNumber;
-use understudy_protocol::LOST;
+use understudy_protocol::EXIT_NOT_RECOVERED;
 use understudy_settings::Config;
 use understudy_sockets::{Poller, Source};
 use understudy_wire::io::Interest;
-use understudy_wire::line::{self, Ended, FromGuardian, Hello, Killer, Line, Listener, ToGuardian};
+use understudy_wire::line::{
+    self, FromGuardian, Hello, Killer, Line, Listener, ProcessEnd, ToGuardian,
+};
 
 /// Signals that a launcher forwards to its processes.
 const FORWARDED: [i32; 8] = [
@@ -50,31 +52,31 @@ const FORWARDED: [i32; 8] = [
 /// Forwarded signals that end a process by default.
 ///
 /// Before a process was started, they end the job.
-const ENDING: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGTERM, libc::SIGQUIT];
+const TERMINATING: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGTERM, libc::SIGQUIT];
 
 /// Limit of managers that die in succession before all processes resume under one.
-const MANAGERS: u32 = 10;
+const MAX_FRUITLESS_MANAGERS: u32 = 10;
 
 /// State of a guardian.
 pub struct GuardianProcess {
-    pub(super) seat: Seat,
+    pub(super) position: LauncherPosition,
     pub(super) workers: u32,
     pub(super) spares: u32,
     pub(super) replenishes: bool,
     pub(super) program: Program,
     pub(super) poller: Poller,
-    pub(super) line: Source<Line>,
+    pub(super) manager: Source<Line>,
     pub(super) input: Input,
     /// True if a process of the program was refused.
     pub(super) has_refused: Cell<bool>,
     pub(super) memory: MemoryKills,
     pub(super) listener: Source<Listener>,
     /// Connections on which no first message has arrived yet.
-    pub(super) callers: Vec<Source<Line>>,
+    pub(super) unidentified: Vec<Source<Line>>,
     /// Connection on which threads report the end of a process's output.
-    pub(super) closing: Arc<Line>,
-    /// Receiving end of `closing`.
-    pub(super) closed: Source<Line>,
+    pub(super) output_end_sender: Arc<Line>,
+    /// Receiving end of `output_end_sender`.
+    pub(super) output_ends: Source<Line>,
     /// Managers that this process has started.
     ///
     /// The manager of a job on several nodes ends when its standard input is closed.
@@ -82,12 +84,12 @@ pub struct GuardianProcess {
     /// True if no other manager can replace the current one.
     pub(super) is_last: bool,
     /// Managers that have died since all processes last resumed under one.
-    pub(super) fruitless: u32,
-    pub(super) wards: Arc<Mutex<Vec<Ward>>>,
+    pub(super) fruitless_managers: u32,
+    pub(super) processes: Arc<Mutex<Vec<GuardedProcess>>>,
     /// True if a process was started.
     pub(super) has_begun: bool,
     /// Signal that arrived before a process was started and ends the job.
-    pub(super) asked: Option<i32>,
+    pub(super) early_signal: Option<i32>,
     pub(super) passed: Arc<PassedSignals>,
     pub(super) children: SpawnedChildren,
 }
@@ -97,7 +99,7 @@ pub struct GuardianProcess {
 /// # Errors
 /// Errors of the environment and of system calls.
 pub fn run(program: Program) -> Result<i32, Error> {
-    let mut seat = Seat::from_environment()?;
+    let mut seat = LauncherPosition::from_environment()?;
     // This process would never end if its launcher had died.
     set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|errno| Error::system("prctl")(errno.into()))?;
@@ -108,13 +110,15 @@ pub fn run(program: Program) -> Result<i32, Error> {
     let replenishes = config.is_some_and(|config| config.replenish && config.daemon.is_none());
     let Some(workers) = seat.size.checked_sub(spares).filter(|&workers| workers > 0) else {
         let size = seat.size;
-        return go_without(&program, &seat, 0, &Error::OnlySpares { size, spares });
+        return run_unprotected(&program, &seat, 0, &Error::OnlySpares { size, spares });
     };
     if seat.rank.0 == 0 && std::env::var_os("UNDERSTUDY_SPARES").is_none() {
-        say(message::default_spare(spares, seat.size, workers));
+        print_message(message::default_spare(spares, seat.size, workers));
     }
-    let (line, manager) = match seat.call() {
-        Err(error) if error.is_refusal() => return go_without(&program, &seat, spares, &error),
+    let (line, manager) = match seat.connect() {
+        Err(error) if error.is_refusal() => {
+            return run_unprotected(&program, &seat, spares, &error);
+        }
         called => called?,
     };
     let listener = seat.listen()?;
@@ -123,30 +127,30 @@ pub fn run(program: Program) -> Result<i32, Error> {
     let poller = Poller::new().map_err(Error::system("a poller"))?;
     let mut guardian = GuardianProcess {
         is_last: !seat.is_on_one_node(),
-        seat,
+        position: seat,
         workers,
         spares,
         replenishes,
         program,
-        line: source(&poller, line)?,
+        manager: source(&poller, line)?,
         input,
         has_refused: Cell::new(false),
         memory: MemoryKills::new(),
         listener: source(&poller, listener)?,
-        callers: Vec::new(),
-        closing: Arc::new(closing),
-        closed: source(&poller, closed)?,
+        unidentified: Vec::new(),
+        output_end_sender: Arc::new(closing),
+        output_ends: source(&poller, closed)?,
         poller,
         managers: manager.into_iter().collect(),
-        fruitless: 0,
-        wards: Arc::default(),
+        fruitless_managers: 0,
+        processes: Arc::default(),
         has_begun: false,
-        asked: None,
+        early_signal: None,
         passed: Arc::default(),
         children: SpawnedChildren::default(),
     };
-    guardian.introduce(false);
-    let status = guardian.forward_signals().and_then(|()| guardian.attend());
+    guardian.report_state(false);
+    let status = guardian.forward_signals().and_then(|()| guardian.serve());
     if status.is_err() {
         guardian.end_all();
     }
@@ -158,14 +162,14 @@ fn source<T: AsFd>(poller: &Poller, of: T) -> Result<Source<T>, Error> {
 }
 
 impl GuardianProcess {
-    pub(super) fn wards(&self) -> MutexGuard<'_, Vec<Ward>> {
-        self.wards.lock()
+    pub(super) fn processes(&self) -> MutexGuard<'_, Vec<GuardedProcess>> {
+        self.processes.lock()
     }
 
     fn forward_signals(&self) -> Result<(), Error> {
         let mut signals = Signals::new(FORWARDED).map_err(Error::system("a signal handler"))?;
-        let (wards, passed) = (Arc::clone(&self.wards), Arc::clone(&self.passed));
-        let (line, rank) = (Arc::clone(&self.closing), self.seat.rank);
+        let (wards, passed) = (Arc::clone(&self.processes), Arc::clone(&self.passed));
+        let (line, rank) = (Arc::clone(&self.output_end_sender), self.position.rank);
         spawn_thread(move || {
             for number in signals.forever() {
                 let Some(signal) = Signal::from_named_raw(number) else {
@@ -176,8 +180,8 @@ impl GuardianProcess {
                 let wards = wards.lock();
                 passed.note(number);
                 wards.iter().for_each(|ward| ward.pass(signal));
-                if wards.is_empty() && ENDING.contains(&number) {
-                    let _ = line.send(&Ended::Killed {
+                if wards.is_empty() && TERMINATING.contains(&number) {
+                    let _ = line.send(&ProcessEnd::Killed {
                         number: ProcessNumber(rank.0),
                         signal: signal.as_raw(),
                         by: Killer::Launcher,
@@ -189,29 +193,31 @@ impl GuardianProcess {
     }
 
     /// Reports the state of this guardian to the manager.
-    fn introduce(&self, is_again: bool) {
+    fn report_state(&self, is_again: bool) {
         let hello = Hello::Guardian {
-            rank: self.seat.rank,
+            rank: self.position.rank,
             workers: self.workers,
             spares: self.spares,
             replenishes: self.replenishes,
-            is_again,
+            had_manager: is_again,
         };
         // If the manager has died, the next receive reports it, here and below.
-        let _ = self.line.send(&hello);
-        for ward in self.wards().iter_mut() {
-            let (has, descriptors) = ward.has();
-            let _ = self.line.send_with(&FromGuardian::Has(has), &descriptors);
+        let _ = self.manager.send(&hello);
+        for ward in self.processes().iter_mut() {
+            let (has, descriptors) = ward.record();
+            let _ = self
+                .manager
+                .send_with(&FromGuardian::Process(has), &descriptors);
         }
-        let _ = self.line.send(&FromGuardian::Told);
+        let _ = self.manager.send(&FromGuardian::AllReported);
     }
 
-    fn attend(&mut self) -> Result<i32, Error> {
+    fn serve(&mut self) -> Result<i32, Error> {
         loop {
             self.wait();
-            self.take_calls();
-            self.look();
-            let status = match self.line.receive_with(Duration::ZERO) {
+            self.accept_registrations();
+            self.report_ends();
+            let status = match self.manager.receive_with(Duration::ZERO) {
                 Ok(Some((message, files))) => self.obey(message, files)?,
                 Ok(None) => None,
                 Err(_) => self.find_manager()?,
@@ -227,12 +233,15 @@ impl GuardianProcess {
     /// Returns the exit status if this process has to exit.
     fn obey(&mut self, message: ToGuardian, files: Vec<OwnedFd>) -> Result<Option<i32>, Error> {
         match message {
-            ToGuardian::Start { number, anew } => self.start(number, anew),
+            ToGuardian::Start {
+                number,
+                is_restart: anew,
+            } => self.start(number, anew),
             ToGuardian::Leave { status } => {
                 self.children.flush();
                 return Ok(Some(match status {
-                    0 if is_lost() => i32::from(UNWRITTEN),
-                    0 if self.has_refused.get() => REFUSED,
+                    0 if is_lost() => i32::from(EXIT_OUTPUT_LOST),
+                    0 if self.has_refused.get() => EXIT_REFUSED,
                     status => status,
                 }));
             }
@@ -240,14 +249,14 @@ impl GuardianProcess {
                 self.memory.except(number);
                 self.with(number, |ward| ward.signal(Signal::KILL));
             }
-            ToGuardian::Forget { number } => self.with(number, Ward::forget),
-            ToGuardian::Inherit {
-                heir,
+            ToGuardian::ReleaseState { number } => self.with(number, GuardedProcess::release),
+            ToGuardian::AdoptStore {
+                adopter: heir,
                 from,
                 worker,
                 status,
-            } => self.with(heir, |ward| ward.inherit(from, worker, status, files)),
-            ToGuardian::GoesOn => self.fruitless = 0,
+            } => self.with(heir, |ward| ward.adopt_store(from, worker, status, files)),
+            ToGuardian::Resumed => self.fruitless_managers = 0,
             ToGuardian::IsLast => self.is_last = true,
             ToGuardian::StartChild(start) => {
                 let id = start.id;
@@ -256,15 +265,15 @@ impl GuardianProcess {
                 let news = self.children.start(start, line, preload, registry);
                 let process: Vec<_> = self.children.descriptor(id).into_iter().collect();
                 let _ = self
-                    .line
+                    .manager
                     .send_with(&FromGuardian::Child { id, news }, &process);
             }
         }
         Ok(None)
     }
 
-    fn with(&self, number: ProcessNumber, then: impl FnOnce(&mut Ward)) {
-        self.wards()
+    fn with(&self, number: ProcessNumber, then: impl FnOnce(&mut GuardedProcess)) {
+        self.processes()
             .iter_mut()
             .find(|ward| ward.number == number)
             .map(then);
@@ -279,40 +288,40 @@ impl GuardianProcess {
             return Err(Error::NoManager);
         }
         loop {
-            self.fruitless += 1;
-            if self.fruitless == MANAGERS {
+            self.fruitless_managers += 1;
+            if self.fruitless_managers == MAX_FRUITLESS_MANAGERS {
                 break;
             }
             // Collects the exit statuses of dead managers.
             self.managers
                 .retain_mut(|manager| matches!(manager.try_wait(), Ok(None)));
-            let Some((line, manager)) = self.seat.call_again()? else {
+            let Some((line, manager)) = self.position.reconnect()? else {
                 // The manager removes the job's directory before it makes guardians exit.
                 let status = self
-                    .wards()
+                    .processes()
                     .iter()
-                    .map(Ward::status)
+                    .map(GuardedProcess::status)
                     .find(|&status| status != 0);
                 return Ok(Some(status.unwrap_or(0)));
             };
             self.managers.extend(manager);
             if let Ok(line) = line {
-                self.line = source(&self.poller, line)?;
-                self.introduce(true);
+                self.manager = source(&self.poller, line)?;
+                self.report_state(true);
                 return Ok(None);
             }
         }
         self.end_all();
-        if self.seat.end()? {
-            let error = Error::Managers(MANAGERS);
-            say(error);
+        if self.position.end_job()? {
+            let error = Error::Managers(MAX_FRUITLESS_MANAGERS);
+            print_message(error);
         }
-        Ok(Some(LOST))
+        Ok(Some(EXIT_NOT_RECOVERED))
     }
 
     /// Kills all processes and the processes that they have started.
     fn end_all(&self) {
-        self.wards()
+        self.processes()
             .iter()
             .for_each(|ward| ward.signal(Signal::KILL));
         self.children.end();
@@ -325,16 +334,16 @@ impl GuardianProcess {
     }
 
     /// Accepts processes that register; each receives a connection to the manager.
-    fn take_calls(&mut self) {
+    fn accept_registrations(&mut self) {
         let caller = self.listener.waiting();
         // A connection that cannot be polled is closed.
-        self.callers
+        self.unidentified
             .extend(caller.and_then(|it| source(&self.poller, it).ok()));
-        for line in std::mem::take(&mut self.callers) {
+        for line in std::mem::take(&mut self.unidentified) {
             match line.receive::<Hello>(Duration::ZERO) {
-                Ok(None) => self.callers.push(line),
+                Ok(None) => self.unidentified.push(line),
                 Ok(Some(Hello::Process { number, library })) => {
-                    self.take_call(line, number, library)
+                    self.register(line, number, library)
                 }
                 // Managers only test whether this process lives.
                 Ok(Some(Hello::Guardian { .. })) | Err(_) => {}
@@ -342,15 +351,15 @@ impl GuardianProcess {
         }
     }
 
-    fn take_call(&self, line: Source<Line>, number: ProcessNumber, library: String) {
+    fn register(&self, line: Source<Line>, number: ProcessNumber, library: String) {
         self.with(number, |ward| {
             if ward.has_ended() {
                 self.refuse_orphan(number);
-            } else if let Ok((call, descriptors)) = ward.called(line, library) {
+            } else if let Ok((call, descriptors)) = ward.register(line, library) {
                 let descriptors: Vec<_> = descriptors.iter().map(OwnedFd::as_fd).collect();
                 let _ = self
-                    .line
-                    .send_with(&FromGuardian::Called { number, call }, &descriptors);
+                    .manager
+                    .send_with(&FromGuardian::Registered { number, call }, &descriptors);
             }
             // If the process has ended meanwhile, the next poll reports its end.
         });
@@ -360,7 +369,7 @@ impl GuardianProcess {
     ///
     /// The guardian is not notified when such a process ends.
     fn refuse_orphan(&self, number: ProcessNumber) {
-        say(message::program_in_background(
+        print_message(message::program_in_background(
             number,
             self.program.file.display(),
         ));
@@ -368,32 +377,36 @@ impl GuardianProcess {
     }
 
     /// Reports ended processes to the manager.
-    fn look(&mut self) {
-        for (id, news) in self.children.look() {
-            let _ = self.line.send(&FromGuardian::Child { id, news });
+    fn report_ends(&mut self) {
+        for (id, news) in self.children.take_ended() {
+            let _ = self.manager.send(&FromGuardian::Child { id, news });
         }
-        while let Ok(Some(told)) = self.closed.receive(Duration::ZERO) {
+        while let Ok(Some(told)) = self.output_ends.receive(Duration::ZERO) {
             match told {
-                Ended::Closed { number, .. } => self.with(number, |ward| ward.close(&told)),
-                Ended::Killed { signal, .. } if !self.has_begun => self.asked = Some(signal),
+                ProcessEnd::OutputClosed { number, .. } => {
+                    self.with(number, |ward| ward.record_output_end(&told))
+                }
+                ProcessEnd::Killed { signal, .. } if !self.has_begun => {
+                    self.early_signal = Some(signal)
+                }
                 _ => continue,
             }
-            let _ = self.line.send(&FromGuardian::Ended(told));
+            let _ = self.manager.send(&FromGuardian::Ended(told));
         }
-        let mut wards = self.wards();
+        let mut wards = self.processes();
         for ward in wards.iter_mut() {
-            ward.hear();
-            if let Some(mut ending) = ward.look() {
-                if ward.kill_orphan() && matches!(ending, Ended::Exited { .. }) {
+            ward.receive();
+            if let Some(mut ending) = ward.poll_end() {
+                if ward.kill_orphan() && matches!(ending, ProcessEnd::Exited { .. }) {
                     self.refuse_orphan(ward.number);
                 }
-                let refused = self.seat.directory().join(line::REFUSED);
+                let refused = self.position.directory().join(line::REFUSED);
                 self.has_refused
                     .set(self.has_refused.get() || refused.exists());
                 self.memory.explain(&mut ending);
-                let _ = self.line.send(&FromGuardian::Ended(ending));
+                let _ = self.manager.send(&FromGuardian::Ended(ending));
             }
         }
-        wards.retain(|ward| !ward.is_forgotten());
+        wards.retain(|ward| !ward.is_released());
     }
 }

@@ -3,14 +3,14 @@
 //! A pipe, a socket or a terminal gives each byte once. The guardian that has such an input reads
 //! ahead of its process, passes the input on by a pipe, and keeps what a recovery may need. A
 //! process that resumes from a checkpoint, or replaces the reader, requests a pipe that is fed from
-//! the position of the checkpoint ([`understudy_wire::line::InputRequest`]). A regular file needs
+//! the position of the checkpoint ([`understudy_wire::manager::InputRequest`]). A regular file needs
 //! no relay: its offset is restored.
 #![allow(unsafe_code)]
 
 use super::input_spool::Spool;
 use crate::Error;
-use crate::output::UNWRITTEN;
-use crate::say::say;
+use crate::output::EXIT_OUTPUT_LOST;
+use crate::print_message::print_message;
 use crate::spawn_thread::spawn_thread;
 use rustix::fs::{FileType, MemfdFlags, SeekFrom, fstat, ftruncate, memfd_create, seek};
 use rustix::io::{Errno, ioctl_fionbio, read};
@@ -200,8 +200,8 @@ impl Relay {
             self.reply();
             self.spool.release(self.positions.released());
             if let Err(error) = self.fill() {
-                say(message::kept_input_not_read(error));
-                std::process::exit(UNWRITTEN.into());
+                print_message(message::kept_input_not_read(error));
+                std::process::exit(EXIT_OUTPUT_LOST.into());
             }
             self.feed();
         }
@@ -340,7 +340,7 @@ impl Relay {
         };
         let begin = self.spool.end();
         if let Err(error) = self.spool.append(&bytes[..length]) {
-            say(message::input_not_kept(error));
+            print_message(message::input_not_kept(error));
         }
         // A job that was restarted from disk has already read the input before the position.
         let skipped = self.next().saturating_sub(begin).min(length as u64) as usize;

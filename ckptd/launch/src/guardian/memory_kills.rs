@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 use understudy_formats::cgroup::Groups;
 use understudy_numbers::ProcessNumber;
-use understudy_wire::line::{Ended, Killer};
+use understudy_wire::line::{Killer, ProcessEnd};
 
 /// Age up to which a kill counts as the cause of a death.
 ///
@@ -71,8 +71,8 @@ impl MemoryKills {
     }
 
     /// Determines whether a process was killed because memory was exhausted.
-    pub fn explain(&self, ended: &mut Ended) {
-        let Ended::Killed { number, signal, by } = ended else {
+    pub fn explain(&self, ended: &mut ProcessEnd) {
+        let ProcessEnd::Killed { number, signal, by } = ended else {
             return;
         };
         let Some(groups) = &self.groups else { return };
@@ -82,7 +82,7 @@ impl MemoryKills {
             return;
         }
         self.counts.set(Counts([kills; 2]));
-        *by = Killer::Memory;
+        *by = Killer::OutOfMemory;
     }
 }
 

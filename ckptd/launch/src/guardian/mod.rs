@@ -2,20 +2,20 @@
 //!
 //! A launcher starts guardians and is not affected by the death of a process of the program.
 
+mod guarded_process;
 mod guardian_process;
 mod input;
 mod input_spool;
+mod launcher_position;
 mod launchers;
-mod meeting;
+mod leader_address;
 mod memory_kills;
 mod passed_signals;
 mod process_start;
 mod program;
-mod seat;
 mod spawned_children;
 mod unprotected;
-mod ward;
 
 pub use guardian_process::run;
-pub use meeting::meet;
+pub use leader_address::meet;
 pub use program::Program;

@@ -37,7 +37,7 @@ impl PassedSignals {
     ///
     /// # Errors
     /// Errors of pwrite(2).
-    pub fn tell(&self, page: impl AsFd) -> io::Result<()> {
+    pub fn write_to(&self, page: impl AsFd) -> io::Result<()> {
         let times = self
             .0
             .each_ref()

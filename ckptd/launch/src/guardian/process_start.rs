@@ -1,10 +1,10 @@
 //! The start of a process of the program.
 
+use super::guarded_process::{GuardedProcess, SignalForwarding, SignalTargets};
 use super::guardian_process::GuardianProcess;
-use super::ward::{Passing, To, Ward};
 use crate::Error;
 use crate::output::pass_all_on;
-use crate::say::say;
+use crate::print_message::print_message;
 use crate::tied_child::{die_with_parent, or_end, pidfd_of};
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
@@ -17,7 +17,7 @@ use understudy_numbers::ProcessNumber;
 use understudy_pmi::{Identity, adopt, is_of_a_launcher};
 use understudy_sockets::Source;
 use understudy_wire::io::Interest;
-use understudy_wire::line::{Ended, FromGuardian, Killer, LAUNCHERS, LINE, PID_NAMESPACE};
+use understudy_wire::line::{FromGuardian, Killer, LAUNCHERS, LINE, PID_NAMESPACE, ProcessEnd};
 
 /// Exit status of a process that cannot be started (EX_OSERR of sysexits.h).
 const NOT_STARTED: i32 = 71;
@@ -27,22 +27,22 @@ impl GuardianProcess {
     ///
     /// A process that cannot be started is reported as ended.
     pub fn start(&mut self, number: ProcessNumber, anew: bool) {
-        self.wards().retain(|before| before.number != number);
-        let ending = match self.asked {
+        self.processes().retain(|before| before.number != number);
+        let ending = match self.early_signal {
             Some(signal) => {
                 let by = Killer::Launcher;
-                Ended::Killed { number, signal, by }
+                ProcessEnd::Killed { number, signal, by }
             }
-            None => match self.ward(number, anew) {
+            None => match self.start_process(number, anew) {
                 Ok(ward) => {
                     self.has_begun = true;
-                    return self.wards().push(ward);
+                    return self.processes().push(ward);
                 }
                 Err(error) => {
                     let error = Error::system(self.program.file.display().to_string())(error);
-                    say(message::process_not_started(error));
+                    print_message(message::process_not_started(error));
                     let (status, pid) = (NOT_STARTED, 0);
-                    Ended::Exited {
+                    ProcessEnd::Exited {
                         number,
                         status,
                         pid,
@@ -51,16 +51,16 @@ impl GuardianProcess {
             },
         };
         let written = 0;
-        for told in [ending, Ended::Closed { number, written }] {
-            let _ = self.line.send(&FromGuardian::Ended(told));
+        for told in [ending, ProcessEnd::OutputClosed { number, written }] {
+            let _ = self.manager.send(&FromGuardian::Ended(told));
         }
     }
 
-    fn ward(&self, number: ProcessNumber, anew: bool) -> io::Result<Ward> {
+    fn start_process(&self, number: ProcessNumber, anew: bool) -> io::Result<GuardedProcess> {
         let mut command = self.program.command();
         command.env("UNDERSTUDY_SPARES", self.spares.to_string());
         command.env_remove("UNDERSTUDY_ASIDE");
-        if anew && number.0 < self.seat.size {
+        if anew && number.0 < self.position.size {
             // A fault strikes once. Processes with further numbers are not those that the fault
             // names.
             command.env_remove("UNDERSTUDY_FAULT");
@@ -69,7 +69,7 @@ impl GuardianProcess {
         if let Ok(namespace) = rustix::fs::stat("/proc/self/ns/pid") {
             command.env(PID_NAMESPACE, namespace.st_ino.to_string());
         }
-        if !self.seat.is_ours() {
+        if !self.position.is_of_starter() {
             // If the program runs without understudy, it needs the variables of its launcher.
             for (name, value) in std::env::vars_os().filter(|(name, _)| is_of_a_launcher(name)) {
                 let mut was = OsString::from(LAUNCHERS);
@@ -86,24 +86,28 @@ impl GuardianProcess {
         }
         die_with_parent(&mut command);
         let mut child = command.spawn()?;
-        let line = Arc::clone(&self.closing);
-        let close = move |written| drop(line.send(&Ended::Closed { number, written }));
+        let line = Arc::clone(&self.output_end_sender);
+        let close = move |written| drop(line.send(&ProcessEnd::OutputClosed { number, written }));
         let registry = self.poller.registry();
         let watched = pass_all_on(&mut child, close)
             .and_then(|()| pidfd_of(&child))
             .and_then(|pidfd| Source::new(registry, pidfd, Interest::READ));
         let pidfd = or_end(&mut child, watched)?;
         let is_spare = anew || number.0 >= self.workers;
-        let passing = Passing {
+        let passing = SignalForwarding {
             passed: Arc::clone(&self.passed),
-            to: if is_spare { To::Players } else { To::Whoever },
+            to: if is_spare {
+                SignalTargets::Resumed
+            } else {
+                SignalTargets::All
+            },
         };
-        Ok(Ward::new(number, child, pidfd, is_group, passing))
+        Ok(GuardedProcess::new(number, child, pidfd, is_group, passing))
     }
 
     /// Returns the variables that give a process its number, as a launcher would set them.
     fn identity(&self, number: ProcessNumber) -> Identity {
-        let seat = &self.seat;
+        let seat = &self.position;
         let (number, size) = (number.to_string(), seat.size.to_string());
         let (local_size, local_rank) = (seat.local_size.to_string(), seat.local_rank.to_string());
         let line = format!("{number},{},{}", seat.rank, seat.directory().display());

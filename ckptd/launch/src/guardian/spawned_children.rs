@@ -24,7 +24,7 @@ use understudy_pmi::{DESCRIPTOR, Identity, adopt};
 use understudy_relay::Position;
 use understudy_sockets::{Registry, Source};
 use understudy_wire::io::{Interest, is_ready};
-use understudy_wire::line::{ChildNews, ChildStart};
+use understudy_wire::line::{ChildStart, ChildState};
 
 /// Position up to which the streams of a name and descriptor were passed on.
 type Shown = Arc<Mutex<BTreeMap<(String, i32), Position>>>;
@@ -32,8 +32,8 @@ type Shown = Arc<Mutex<BTreeMap<(String, i32), Position>>>;
 /// Time for which written output may stay open when its processes have ended.
 ///
 /// A process that they have left behind may hold it open.
-const LAST_WORDS: Duration = Duration::from_secs(1);
-const LOOK: Duration = Duration::from_millis(1);
+const OPEN_OUTPUT_TIMEOUT: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// Number of bytes that are passed on at once.
 const BUFFER: usize = 1 << 16;
 /// Greatest capacity of a pipe without privilege (pipe(7)).
@@ -89,7 +89,7 @@ pub struct SpawnedChildren {
 impl SpawnedChildren {
     /// Starts a process.
     ///
-    /// `line` is its connection to the MPI library's server, if the library has one; `preload` is
+    /// `manager` is its connection to the MPI library's server, if the library has one; `preload` is
     /// the value of `LD_PRELOAD`. The poller of the registry is woken when the process ends.
     pub fn start(
         &mut self,
@@ -97,17 +97,17 @@ impl SpawnedChildren {
         line: Option<OwnedFd>,
         preload: String,
         registry: &Registry,
-    ) -> ChildNews {
+    ) -> ChildState {
         let id = start.id;
         match self.try_start(start, line, preload, registry) {
             Ok(running) => {
                 self.running.push(running);
-                ChildNews::Started
+                ChildState::Started
             }
             Err((file, error)) => {
                 log::info!("child {id}: {file}: {error}");
                 let why = format!("{file}: {error}");
-                ChildNews::NotStarted { why }
+                ChildState::NotStarted { why }
             }
         }
     }
@@ -250,13 +250,13 @@ impl SpawnedChildren {
     }
 
     /// Returns the processes that have ended since the last call.
-    pub fn look(&mut self) -> Vec<(u64, ChildNews)> {
+    pub fn take_ended(&mut self) -> Vec<(u64, ChildState)> {
         let mut news = Vec::new();
         self.running.retain_mut(|running| {
             let Ok(Some(status)) = running.child.try_wait() else {
                 return true;
             };
-            let ended = ChildNews::Ended {
+            let ended = ChildState::Ended {
                 status: status
                     .code()
                     .unwrap_or_else(|| 128 + status.signal().unwrap_or_default()),
@@ -274,12 +274,12 @@ impl SpawnedChildren {
         let mut behind: Vec<_> = streams.map(|it| (it, it.written())).collect();
         while !behind.is_empty() {
             behind.retain(|(stream, before)| !stream.has_written(*before));
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
-        let until = Instant::now() + LAST_WORDS;
+        let until = Instant::now() + OPEN_OUTPUT_TIMEOUT;
         let is_open = |it: &Stream| !it.thread.is_finished();
         while self.streams.iter().any(is_open) && Instant::now() < until {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
@@ -315,7 +315,7 @@ mod tests {
         writer.write_all(&[b'a'; LENGTH]).expect("there is room");
         drop(writer);
         let reading = std::thread::spawn(move || {
-            std::thread::sleep(2 * LAST_WORDS);
+            std::thread::sleep(2 * OPEN_OUTPUT_TIMEOUT);
             let mut bytes = Vec::new();
             reader.read_to_end(&mut bytes).expect("a pipe");
             bytes.len()

@@ -1,10 +1,10 @@
 //! Programs that run without understudy.
 
+use super::launcher_position::LauncherPosition;
 use super::program::{Program, preloaded_besides};
-use super::seat::Seat;
 use crate::Error;
-use crate::refused_start::REFUSED;
-use crate::say::say;
+use crate::print_message::print_message;
+use crate::refused_start::EXIT_REFUSED;
 use rustix::process::set_parent_process_death_signal;
 use std::os::unix::process::CommandExt;
 use std::time::Duration;
@@ -13,8 +13,13 @@ use understudy_settings::refusal;
 /// Runs the program in place of this process, or stops the job, because protection fails.
 ///
 /// All processes of the launcher are ranks then, as without understudy.
-pub fn go_without(program: &Program, seat: &Seat, spares: u32, why: &Error) -> Result<i32, Error> {
-    let stop = refusal::stops(!seat.is_ours(), !seat.is_on_one_node());
+pub fn run_unprotected(
+    program: &Program,
+    seat: &LauncherPosition,
+    spares: u32,
+    why: &Error,
+) -> Result<i32, Error> {
+    let stop = refusal::stops(!seat.is_of_starter(), !seat.is_on_one_node());
     if seat.local_rank == 0 {
         let outcome = refusal::outcome(stop);
         let ranks = match (stop, spares) {
@@ -24,13 +29,13 @@ pub fn go_without(program: &Program, seat: &Seat, spares: u32, why: &Error) -> R
             ),
             _ => String::new(),
         };
-        say(format_args!("{why}; {outcome}{ranks}"));
+        print_message(format_args!("{why}; {outcome}{ranks}"));
     } else if stop.is_some() {
         // A rank that exits with an error ends the job, so that the rank that prints needs time.
-        std::thread::sleep(LAST_WORD);
+        std::thread::sleep(MESSAGE_DELAY);
     }
     if stop.is_some() {
-        return Ok(REFUSED);
+        return Ok(EXIT_REFUSED);
     }
     set_parent_process_death_signal(None).map_err(|errno| Error::system("prctl")(errno.into()))?;
     let mut command = program.command();
@@ -41,4 +46,4 @@ pub fn go_without(program: &Program, seat: &Seat, spares: u32, why: &Error) -> R
 }
 
 /// Time for the first process of a node to print the reason.
-const LAST_WORD: Duration = Duration::from_secs(1);
+const MESSAGE_DELAY: Duration = Duration::from_secs(1);

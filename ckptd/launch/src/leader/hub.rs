@@ -1,9 +1,9 @@
 //! The leader's connections to the other nodes of its job.
 //!
-//! A node that was silent for [`SILENCE`] is lost. The leader returns a node's heartbeats. A node
-//! that has received none for [`LEASE`](crate::messages::LEASE), which is shorter, kills its ranks.
+//! A node that was silent for [`SILENCE_TIMEOUT`] is lost. The leader returns a node's heartbeats. A node
+//! that has received none for [`LEASE_TIMEOUT`](crate::messages::LEASE_TIMEOUT), which is shorter, kills its ranks.
 //! So two halves of a job never run at the same time, provided that the manager of a node runs at
-//! least once a second. After these limits, both sides wait for [`DOUBT`](crate::messages::DOUBT)
+//! least once a second. After these limits, both sides wait for [`DOUBT_TIMEOUT`](crate::messages::DOUBT_TIMEOUT)
 //! more, measured in time in which they run.
 
 use crate::messages::{Doubt, GREETING, Greeting, LeaderToNode, Link, NodeToLeader, Order, Report};
@@ -16,28 +16,28 @@ use understudy_wire::auth::{self, Purpose};
 use understudy_wire::io::Interest;
 
 /// Time after which a silent node is lost.
-const SILENCE: Duration = Duration::from_secs(5);
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time for which a node's processes may run after the end of its connection.
 ///
 /// In this time its guardians detect that the manager has died.
 const AFTERLIFE: Duration = Duration::from_millis(50);
 /// Limit of unauthenticated connections.
-const STRANGERS: usize = 64;
+const MAX_UNAUTHENTICATED: usize = 64;
 /// Limit of connections that are accepted before the other connections are served.
-const TURN: usize = 16;
+const MAX_ACCEPTS_PER_TURN: usize = 16;
 
 /// A change in the state of a node.
 #[derive(Debug)]
-pub enum News {
+pub enum NodeChange {
     /// The node has connected; the name of its host.
     Joined(String),
-    Told(Report),
+    Reported(Report),
     /// A node has been silent for this time.
     Lost(Duration),
 }
 
 /// An unauthenticated connection.
-struct Stranger {
+struct UnauthenticatedPeer {
     link: Source<Link>,
     nonce: [u8; 32],
     since: Instant,
@@ -47,8 +47,8 @@ struct Stranger {
 
 struct Node {
     link: Source<Link>,
-    heard: Instant,
-    /// Silence beyond [`SILENCE`].
+    last_message: Instant,
+    /// Silence beyond [`SILENCE_TIMEOUT`].
     doubt: Doubt,
     /// Time when the connection ended.
     ended: Option<Instant>,
@@ -58,7 +58,7 @@ pub struct Hub {
     listener: Source<TcpListener>,
     registry: Registry,
     token: Vec<u8>,
-    strangers: VecDeque<Stranger>,
+    strangers: VecDeque<UnauthenticatedPeer>,
     nodes: BTreeMap<u32, Node>,
 }
 
@@ -112,7 +112,7 @@ impl Hub {
         let of = |node: &Node| match (node.ended, node.doubt.limit()) {
             (Some(since), _) => AFTERLIFE.saturating_sub(since.elapsed()),
             (None, Some(limit)) => limit,
-            (None, None) => SILENCE.saturating_sub(node.heard.elapsed()),
+            (None, None) => SILENCE_TIMEOUT.saturating_sub(node.last_message.elapsed()),
         };
         let greetings = self
             .strangers
@@ -122,44 +122,44 @@ impl Hub {
     }
 
     /// Handles all connections and returns the changes, in order for each node.
-    pub fn attend(&mut self) -> Vec<(u32, News)> {
-        for _ in 0..TURN {
+    pub fn attend(&mut self) -> Vec<(u32, NodeChange)> {
+        for _ in 0..MAX_ACCEPTS_PER_TURN {
             match self.listener.accept() {
-                Ok((stream, from)) => self.meet(stream, from.ip()),
+                Ok((stream, from)) => self.accept(stream, from.ip()),
                 Err(_) => break,
             }
         }
         let mut news = Vec::new();
         for stranger in std::mem::take(&mut self.strangers) {
-            news.extend(self.hear_stranger(stranger));
+            news.extend(self.authenticate(stranger));
         }
         for (&number, node) in &mut self.nodes {
             let told = node
-                .hear()
+                .receive()
                 .into_iter()
-                .map(|report| (number, News::Told(report)));
+                .map(|report| (number, NodeChange::Reported(report)));
             news.extend(told);
         }
         let lost = self.nodes.extract_if(.., |_, node| node.is_lost());
-        news.extend(lost.map(|(number, node)| (number, News::Lost(node.silence()))));
+        news.extend(lost.map(|(number, node)| (number, NodeChange::Lost(node.silence()))));
         news
     }
 
-    fn meet(&mut self, stream: TcpStream, address: IpAddr) {
+    fn accept(&mut self, stream: TcpStream, address: IpAddr) {
         if is_foreign(&stream) {
             return log::info!("a connection of another user of this host is closed");
         }
         let (Ok(mut link), Ok(nonce)) = (Link::new(stream), auth::nonce()) else {
             return;
         };
-        link.say(&Greeting::Challenge { nonce });
+        link.send(&Greeting::Challenge { nonce });
         let Ok(link) = Source::new(&self.registry, link, Interest::READ) else {
             return;
         };
-        if self.strangers.len() == STRANGERS {
+        if self.strangers.len() == MAX_UNAUTHENTICATED {
             self.make_room();
         }
-        self.strangers.push_back(Stranger {
+        self.strangers.push_back(UnauthenticatedPeer {
             link,
             nonce,
             since: Instant::now(),
@@ -183,8 +183,8 @@ impl Hub {
         oldest.map(|oldest| self.strangers.remove(oldest));
     }
 
-    fn hear_stranger(&mut self, mut stranger: Stranger) -> Option<(u32, News)> {
-        match stranger.link.get_mut().hear_greeting() {
+    fn authenticate(&mut self, mut stranger: UnauthenticatedPeer) -> Option<(u32, NodeChange)> {
+        match stranger.link.get_mut().receive_greeting() {
             Ok(None) if stranger.since.elapsed() < GREETING => {
                 self.strangers.push_back(stranger);
                 None
@@ -201,30 +201,30 @@ impl Hub {
                     return None;
                 }
                 let mut link = stranger.link;
-                link.get_mut().say(&Greeting::Leader {
+                link.get_mut().send(&Greeting::Leader {
                     proof: auth::proof(Purpose::Leader, &self.token, &nonce),
                 });
                 let node = Node {
                     link,
-                    heard: Instant::now(),
+                    last_message: Instant::now(),
                     doubt: Doubt::default(),
                     ended: None,
                 };
                 self.nodes.insert(number, node);
-                Some((number, News::Joined(host)))
+                Some((number, NodeChange::Joined(host)))
             }
             _ => None,
         }
     }
 
     /// Sends an order to a node; the loss of a node is detected later.
-    pub fn tell(&mut self, node: u32, order: Order) {
+    pub fn send(&mut self, node: u32, order: Order) {
         if let Some(node) = self
             .nodes
             .get_mut(&node)
             .filter(|node| node.ended.is_none())
         {
-            node.link.get_mut().say(&LeaderToNode::Order(order));
+            node.link.get_mut().send(&LeaderToNode::Order(order));
         }
     }
 
@@ -237,30 +237,31 @@ impl Hub {
 }
 
 impl Node {
-    fn hear(&mut self) -> Vec<Report> {
+    fn receive(&mut self) -> Vec<Report> {
         if self.ended.is_some() {
             return Vec::new();
         }
-        let (heard, error) = self.link.get_mut().hear();
+        let (heard, error) = self.link.get_mut().receive();
         if let Some(error) = error {
             log::info!("the connection to a node has ended: {error}");
             self.ended = Some(Instant::now());
         }
         let mut reports = Vec::new();
         for said in heard {
-            self.heard = Instant::now();
+            self.last_message = Instant::now();
             match said {
-                NodeToLeader::Beat(number) => self.link.get_mut().say(&LeaderToNode::Beat(number)),
+                NodeToLeader::Beat(number) => self.link.get_mut().send(&LeaderToNode::Beat(number)),
                 NodeToLeader::Report(report) => reports.push(report),
             }
         }
-        self.doubt.update(self.heard.elapsed() >= SILENCE);
+        self.doubt
+            .update(self.last_message.elapsed() >= SILENCE_TIMEOUT);
         reports
     }
 
     /// Time since the connection ended, or since the last message on it.
     fn silence(&self) -> Duration {
-        self.ended.unwrap_or(self.heard).elapsed()
+        self.ended.unwrap_or(self.last_message).elapsed()
     }
 
     fn is_lost(&self) -> bool {
@@ -275,7 +276,7 @@ impl Node {
 mod tests {
     use super::*;
     use crate::manager::Follower;
-    use crate::messages::{BEAT, DOUBT, LEASE};
+    use crate::messages::{DOUBT_TIMEOUT, HEARTBEAT_INTERVAL, LEASE_TIMEOUT};
     use understudy_messages::JobOrder;
     use understudy_sockets::Poller;
 
@@ -364,22 +365,22 @@ mod tests {
         let (_poller, mut hub) = hub();
         let other = stranger(&hub, [127, 0, 0, 2]);
         hub.attend();
-        let many: Vec<TcpStream> = (0..STRANGERS * 2)
+        let many: Vec<TcpStream> = (0..MAX_UNAUTHENTICATED * 2)
             .map(|_| {
                 let one = stranger(&hub, [127, 0, 0, 1]);
                 hub.attend();
                 one
             })
             .collect();
-        assert_eq!(hub.strangers.len(), STRANGERS);
+        assert_eq!(hub.strangers.len(), MAX_UNAUTHENTICATED);
         assert!(!is_closed(&other));
         let closed = many.iter().filter(|it| is_closed(it)).count();
-        assert_eq!(closed, STRANGERS + 1);
+        assert_eq!(closed, MAX_UNAUTHENTICATED + 1);
         assert!(hub.limit().is_some_and(|limit| limit <= GREETING));
     }
 
     /// Returns the first changes within a second.
-    fn news(hub: &mut Hub, poller: &mut Poller) -> Vec<(u32, News)> {
+    fn news(hub: &mut Hub, poller: &mut Poller) -> Vec<(u32, NodeChange)> {
         let until = Instant::now() + Duration::from_secs(1);
         while Instant::now() < until {
             hub.watch(true).expect("sockets");
@@ -393,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn who_knows_the_token_is_heard_and_its_end_is_its_loss() {
+    fn an_authenticated_node_is_served_and_its_end_is_its_loss() {
         let (mut poller, mut hub) = hub();
         let address = [format!("localhost:{}", hub.port().expect("bound"))];
         let own = Poller::new().expect("a poller");
@@ -407,33 +408,40 @@ mod tests {
         assert!(stranger.join().expect("no panic").is_err());
         let node = call(TOKEN);
         assert!(
-            matches!(&news(&mut hub, &mut poller)[..], [(4, News::Joined(host))] if host == "n4")
+            matches!(&news(&mut hub, &mut poller)[..], [(4, NodeChange::Joined(host))] if host == "n4")
         );
         let mut node = node.join().expect("no panic").expect("let in");
-        let report = Report::Gone {
+        let report = Report::GuardianDied {
             rank: understudy_numbers::Guardian(1),
         };
-        node.tell(report.clone());
+        node.send(report.clone());
         assert!(
-            matches!(&news(&mut hub, &mut poller)[..], [(4, News::Told(told))] if *told == report)
+            matches!(&news(&mut hub, &mut poller)[..], [(4, NodeChange::Reported(told))] if *told == report)
         );
-        hub.tell(4, Order::Job(JobOrder::End { is_good: true }));
+        hub.send(4, Order::Job(JobOrder::End { is_good: true }));
         let told = (0..100).find_map(|_| {
             std::thread::sleep(Duration::from_millis(2));
             node.attend().pop()
         });
         assert_eq!(told, Some(Order::Job(JobOrder::End { is_good: true })));
-        assert_eq!(node.is_lost(), None);
+        assert_eq!(node.lost_reason(), None);
         drop(node);
         assert!(matches!(
             &news(&mut hub, &mut poller)[..],
-            [(4, News::Lost(_))]
+            [(4, NodeChange::Lost(_))]
         ));
     }
 
     #[test]
     fn a_silent_leader_is_left_before_it_takes_the_node_for_lost() {
-        const { assert!(LEASE.as_millis() + DOUBT.as_millis() + BEAT.as_millis() < SILENCE.as_millis()) };
+        const {
+            assert!(
+                LEASE_TIMEOUT.as_millis()
+                    + DOUBT_TIMEOUT.as_millis()
+                    + HEARTBEAT_INTERVAL.as_millis()
+                    < SILENCE_TIMEOUT.as_millis()
+            )
+        };
         let (mut poller, mut hub) = hub();
         let address = [format!("localhost:{}", hub.port().expect("bound"))];
         let registry = poller.registry().clone();
@@ -448,13 +456,14 @@ mod tests {
                 // The leader returns heartbeats for one second.
                 hub.attend();
             }
-            if node.is_lost().is_some() {
+            if node.lost_reason().is_some() {
                 break began.elapsed();
             }
         };
         // The last heartbeat was returned after one second.
         assert!(
-            heard > LEASE + DOUBT && heard < SILENCE + Duration::from_secs(1),
+            heard > LEASE_TIMEOUT + DOUBT_TIMEOUT
+                && heard < SILENCE_TIMEOUT + Duration::from_secs(1),
             "{heard:?}"
         );
         assert!(hub.attend().is_empty(), "it has been heard a moment ago");

@@ -3,25 +3,25 @@
 //! Reports of nodes become events, and actions become orders to nodes.
 
 use super::exchange::Exchange;
-use crate::messages::{Beginning, Joining, Order, Report, ServerOrder};
-use crate::say::say;
+use crate::messages::{Beginning, Order, Report, ServerOrder, SpawnedNamespace};
+use crate::print_message::print_message;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use understudy_catalogue::message;
-use understudy_pmi::Name;
+use understudy_pmi::GenerationName;
 use understudy_protocol::{
-    Action, Domain, Ending, Event, GATHERING, GenerationStart, Guardian, Job, JobOrder, LOST, Node,
-    ProcessNumber, Worker,
+    Action, Domain, EXIT_NOT_RECOVERED, Ending, Event, GenerationStart, Guardian, JOIN_TIMEOUT,
+    Job, JobOrder, Node, ProcessNumber, Worker,
 };
-use understudy_settings::domains::of_host;
-use understudy_wire::line::{Ended, Killer, ToGuardian, ToManager};
+use understudy_settings::domains::domain_of_host;
+use understudy_wire::line::{Killer, ProcessEnd, ToGuardian, ToManager};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Number of the leader's own node.
-pub const OWN: u32 = 0;
+pub const OWN_NODE: u32 = 0;
 /// Limit of dead processes in a request for placement hints, because a message is short.
-const MOST_NAMED: usize = 1000;
+const MAX_NAMED_FAILURES: usize = 1000;
 
 pub struct JobLeader {
     /// State machine; `None` until the first guardian has reported the job's size.
@@ -61,7 +61,7 @@ impl JobLeader {
             placed: BTreeSet::new(),
             job: None,
             began: Instant::now(),
-            hosts: BTreeMap::from([(OWN, host.to_owned())]),
+            hosts: BTreeMap::from([(OWN_NODE, host.to_owned())]),
             lost: BTreeSet::new(),
             guardians: BTreeMap::new(),
             processes: BTreeMap::new(),
@@ -76,13 +76,13 @@ impl JobLeader {
     /// Returns the time until [`tick`](Self::tick) must be called.
     pub fn limit(&self) -> Option<Duration> {
         let Some(job) = &self.job else {
-            return Some(GATHERING.saturating_sub(self.began.elapsed()));
+            return Some(JOIN_TIMEOUT.saturating_sub(self.began.elapsed()));
         };
         Some(job.deadline()?.saturating_sub(self.began.elapsed()))
     }
 
     pub fn tick(&mut self) {
-        self.happen(Event::Tick);
+        self.handle_event(Event::Tick);
     }
 
     /// Returns the orders for the nodes, in order.
@@ -93,7 +93,7 @@ impl JobLeader {
     /// True if no guardian is left, or none will join.
     pub fn is_deserted(&self) -> bool {
         self.guardians.is_empty()
-            && (self.job.is_some() || self.is_hopeless || self.began.elapsed() > GATHERING)
+            && (self.job.is_some() || self.is_hopeless || self.began.elapsed() > JOIN_TIMEOUT)
     }
 
     /// True if the guardians were ordered to exit.
@@ -109,7 +109,7 @@ impl JobLeader {
             .filter(|job| job.is_over())
             .map(Job::status)
         {
-            None => LOST,
+            None => EXIT_NOT_RECOVERED,
             Some(0) => self.of_spawned,
             Some(status) => status,
         }
@@ -134,90 +134,95 @@ impl JobLeader {
         self.guardians.retain(|_, of| *of != node);
         self.is_hopeless |= self.job.is_none();
         if had_guardians && !self.is_over() {
-            say(message::host_lost(host.unwrap_or_default()));
+            print_message(message::host_lost(host.unwrap_or_default()));
         }
         let (names, answers) = self.exchange.lose(node);
         self.send_to_servers(answers);
         for name in names {
             self.send_to_all(&Order::Servers(ServerOrder::Forget { name }));
         }
-        self.happen(Event::Lost(Node(node), silence));
+        self.handle_event(Event::NodeLost(Node(node), silence));
         had_guardians
     }
 
     /// True if a node has not connected yet and is not lost.
-    pub fn awaits(&self, node: u32) -> bool {
+    pub fn awaits_node(&self, node: u32) -> bool {
         !self.hosts.contains_key(&node) && !self.lost.contains(&node)
     }
 
     /// Handles the report of a node.
-    pub fn hear(&mut self, node: u32, report: Report) {
+    pub fn handle_report(&mut self, node: u32, report: Report) {
         match report {
-            Report::Came {
+            Report::GuardianJoined {
                 rank,
                 workers,
                 spares,
                 replenishes,
-                is_again,
+                had_manager: is_again,
             } => {
-                let new = || Job::new(workers, spares).replenishing(replenishes);
+                let new = || Job::new(workers, spares).with_replenishing(replenishes);
                 let job = self.job.get_or_insert_with(new);
                 if is_again {
                     job.note_other_manager();
                 }
                 self.guardians.insert(rank, node);
             }
-            Report::Knows {
+            Report::ProcessReported {
                 rank,
                 number,
-                known,
+                history: known,
             } => {
                 self.processes.insert(number, node);
-                self.happen(Event::Known(number, rank, known));
+                self.handle_event(Event::ProcessReported(number, rank, known));
             }
-            Report::Told { rank } => {
+            Report::AllReported { rank } => {
                 if self.placed.insert(node)
                     && let Some(domain) = self.domain_of(node)
                 {
-                    self.happen(Event::Belongs(Node(node), domain));
+                    self.handle_event(Event::NodeInDomain(Node(node), domain));
                 }
-                self.happen(Event::Came(rank, Node(node)));
+                self.handle_event(Event::GuardianJoined(rank, Node(node)));
             }
-            Report::Gone { rank } => {
+            Report::GuardianDied { rank } => {
                 self.guardians.remove(&rank);
-                self.happen(Event::Gone(rank));
+                self.handle_event(Event::GuardianDied(rank));
             }
-            Report::Called { number } => self.happen(Event::Called(number)),
-            Report::Process { number, said } => {
+            Report::Registered { number } => self.handle_event(Event::Registered(number)),
+            Report::Process {
+                number,
+                message: said,
+            } => {
                 self.note_spawns(node, &said);
                 if is_for_job(&said) {
-                    self.happen(Event::Message(number, said));
+                    self.handle_event(Event::Message(number, said));
                 }
             }
-            Report::Ended(ended) => self.happen(said_by_guardian(&ended)),
-            Report::Broke { number, generation } => self.happen(Event::Broke(number, generation)),
+            Report::Ended(ended) => self.handle_event(event_of_end(&ended)),
+            Report::LibraryAborted { number, generation } => {
+                self.handle_event(Event::LibraryAborted(number, generation))
+            }
             Report::Spawned(status) => self.of_spawned = status,
-            Report::Abort(status) => self.happen(Event::Abort(status)),
-            Report::GivesUp(why) => self.give_up(&why),
+            Report::Abort(status) => self.handle_event(Event::Abort(status)),
+            Report::CannotContinue(why) => self.give_up(&why),
             Report::Fence { id, fence, bytes } => {
                 let answers = self.exchange.fence(node, id, fence, bytes);
                 self.send_to_servers(answers);
             }
             Report::Modex { id, of, rank } => {
-                let question = self.exchange.ask(node, id, of, rank);
+                let question = self.exchange.request_data(node, id, of, rank);
                 self.send_to_servers([question]);
             }
             Report::Join { id, name, size } => self.join_spawned((node, id), name, size),
-            Report::Look {
+            Report::ReadBoards {
                 id,
                 process,
                 workers,
             } => {
                 let there = self.processes.get(&process).copied();
                 if let Some(there) = there
-                    && let Some(id) = self.exchange.ask_node(node, id, there)
+                    && let Some(id) = self.exchange.request_of_node(node, id, there)
                 {
-                    self.send_to_servers([(there, ServerOrder::Look { id, workers })]);
+                    self.send_to_servers([(there, ServerOrder::ReadBoards { id, workers })]);
                 }
             }
             Report::Forget { name } => {
@@ -239,10 +244,10 @@ impl JobLeader {
     fn note_spawns(&mut self, node: u32, said: &ToManager) {
         match *said {
             ToManager::Spawns { worker, .. } => drop(self.spawned.insert((worker, node))),
-            ToManager::WentBack { worker, number } => {
+            ToManager::RolledBack { worker, number } => {
                 let there = self.spawned.range((worker, 0)..=(worker, u32::MAX));
                 let others = there.filter(|&&(_, other)| other != node);
-                let order = Order::Servers(ServerOrder::WentBack { worker, number });
+                let order = Order::Servers(ServerOrder::RolledBack { worker, number });
                 self.orders
                     .extend(others.map(|&(_, other)| (other, order.clone())));
             }
@@ -251,14 +256,14 @@ impl JobLeader {
     }
 
     /// Registers processes that were spawned on one node with all other nodes.
-    fn join_spawned(&mut self, (node, id): (u32, u64), name: Name, size: u32) {
+    fn join_spawned(&mut self, (node, id): (u32, u64), name: GenerationName, size: u32) {
         let others: BTreeSet<u32> = self
             .hosts
             .keys()
             .copied()
             .filter(|&other| other != node)
             .collect();
-        let joining = Joining {
+        let joining = SpawnedNamespace {
             name,
             size,
             host: self.hosts.get(&node).cloned().unwrap_or_default(),
@@ -271,7 +276,8 @@ impl JobLeader {
     ///
     /// The ranks report that the file cannot be read.
     fn domain_of(&mut self, node: u32) -> Option<Domain> {
-        let name = of_host(self.file_of_domains.as_ref()?, self.hosts.get(&node)?).ok()??;
+        let name =
+            domain_of_host(self.file_of_domains.as_ref()?, self.hosts.get(&node)?).ok()??;
         let known = self.domains.iter().position(|other| *other == name);
         let number = known.unwrap_or_else(|| {
             self.domains.push(name);
@@ -282,12 +288,12 @@ impl JobLeader {
 
     /// Ends the job because it cannot continue.
     pub fn give_up(&mut self, why: &str) {
-        say(why);
+        print_message(why);
         self.is_hopeless |= self.job.is_none();
-        self.happen(Event::Abort(LOST));
+        self.handle_event(Event::Abort(EXIT_NOT_RECOVERED));
     }
 
-    fn happen(&mut self, event: Event) {
+    fn handle_event(&mut self, event: Event) {
         let Some(job) = &mut self.job else { return };
         let actions = job.handle(self.began.elapsed(), event);
         actions.into_iter().for_each(|action| self.act(action));
@@ -296,12 +302,12 @@ impl JobLeader {
     fn act(&mut self, action: Action) {
         match action {
             Action::Order(order) => self.send(order),
-            Action::Say(text) => say(text),
+            Action::Print(text) => print_message(text),
         }
     }
 
     /// Sends an order to the nodes that execute it.
-    fn send(&mut self, order: JobOrder<understudy_protocol::Beginning>) {
+    fn send(&mut self, order: JobOrder<understudy_protocol::BegunGeneration>) {
         match order {
             JobOrder::Guardian { rank, message } => {
                 if let ToGuardian::Start { number, .. } = message {
@@ -321,17 +327,35 @@ impl JobLeader {
             JobOrder::Admit { number, generation } => {
                 self.send_to_node_of(number, JobOrder::Admit { number, generation });
             }
-            JobOrder::Inherit { heir, from } => {
-                self.send_to_node_of(heir, JobOrder::Inherit { heir, from });
+            JobOrder::AdoptStore {
+                adopter: heir,
+                from,
+            } => {
+                self.send_to_node_of(
+                    heir,
+                    JobOrder::AdoptStore {
+                        adopter: heir,
+                        from,
+                    },
+                );
             }
             JobOrder::Announce { generation } => {
                 log::info!("generation {generation} is to be");
                 self.send_to_all(&Order::Job(JobOrder::Announce { generation }));
             }
-            JobOrder::CountSpare => self.send_to_all(&Order::Job(JobOrder::CountSpare)),
-            JobOrder::Ask { number, fallen } => {
-                let fallen = fallen.into_iter().take(MOST_NAMED).collect();
-                self.send_to_node_of(number, JobOrder::Ask { number, fallen });
+            JobOrder::CountSpareDeath => self.send_to_all(&Order::Job(JobOrder::CountSpareDeath)),
+            JobOrder::RequestPlacementHints {
+                number,
+                failed: fallen,
+            } => {
+                let fallen = fallen.into_iter().take(MAX_NAMED_FAILURES).collect();
+                self.send_to_node_of(
+                    number,
+                    JobOrder::RequestPlacementHints {
+                        number,
+                        failed: fallen,
+                    },
+                );
             }
             JobOrder::Begin(beginning) => self.begin(&beginning.ranks, beginning.start),
             JobOrder::End { is_good } => self.send_to_all(&Order::Job(JobOrder::End { is_good })),
@@ -342,18 +366,19 @@ impl JobLeader {
         let generation = start.generation;
         let count = ranks.len();
         log::info!("generation {generation} begins with {count} processes");
-        let node_of = |number: &ProcessNumber| self.processes.get(number).copied().unwrap_or(OWN);
+        let node_of =
+            |number: &ProcessNumber| self.processes.get(number).copied().unwrap_or(OWN_NODE);
         let of_rank: Vec<u32> = ranks.iter().map(node_of).collect();
         // Ranks of a host that is lost at this moment are detected as dead afterwards.
         let place = |node: u32| self.hosts.range(..node).count() as u32;
         let places = of_rank.iter().map(|&node| place(node));
         let beginning = Beginning {
-            job: job_name(&self.hosts[&OWN]),
+            job: job_name(&self.hosts[&OWN_NODE]),
             ranks: ranks.iter().copied().zip(places).collect(),
             hosts: self.hosts.values().cloned().collect(),
             start,
         };
-        match Name::new(&beginning.job, generation.0) {
+        match GenerationName::new(&beginning.job, generation.0) {
             Ok(name) => self.exchange.begin(name, of_rank),
             Err(error) => return self.give_up(&error.to_string()),
         }
@@ -372,7 +397,7 @@ impl JobLeader {
     }
 
     fn send_to_node_of(&mut self, number: ProcessNumber, order: JobOrder<Beginning>) {
-        let node = self.processes.get(&number).copied().unwrap_or(OWN);
+        let node = self.processes.get(&number).copied().unwrap_or(OWN_NODE);
         self.orders.push((node, Order::Job(order)));
     }
 
@@ -392,18 +417,18 @@ fn job_name(host: &str) -> String {
     )
 }
 
-fn said_by_guardian(message: &Ended) -> Event {
+fn event_of_end(message: &ProcessEnd) -> Event {
     match *message {
-        Ended::Exited { number, status, .. } => Event::Ended(number, Ending::Exit(status)),
-        Ended::Killed { number, signal, by } => {
+        ProcessEnd::Exited { number, status, .. } => Event::Ended(number, Ending::Exit(status)),
+        ProcessEnd::Killed { number, signal, by } => {
             let ending = match by {
                 Killer::Unknown => Ending::Signal(signal),
-                Killer::Launcher => Ending::Asked(signal),
-                Killer::Memory => Ending::Memory,
+                Killer::Launcher => Ending::LauncherSignal(signal),
+                Killer::OutOfMemory => Ending::OutOfMemory,
             };
             Event::Ended(number, ending)
         }
-        Ended::Closed { number, written } => Event::Closed(number, written),
+        ProcessEnd::OutputClosed { number, written } => Event::OutputClosed(number, written),
     }
 }
 
@@ -412,10 +437,10 @@ fn is_for_job(message: &ToManager) -> bool {
     !matches!(
         message,
         ToManager::Spawns { .. }
-            | ToManager::Captured { .. }
-            | ToManager::Settled { .. }
-            | ToManager::WentBack { .. }
-            | ToManager::Look { .. }
+            | ToManager::SpawnedCaptured { .. }
+            | ToManager::SpawnedPermanent { .. }
+            | ToManager::RolledBack { .. }
+            | ToManager::ReadBoards { .. }
     )
 }
 
@@ -424,10 +449,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_a_worker_has_spawned_processes_is_known_that_it_has_gone_back() {
+    fn nodes_with_spawned_processes_are_informed_of_a_rollback() {
         let mut leader = JobLeader::new("n0", None);
         let number = ProcessNumber(7);
-        let mut hear = |node, said| leader.hear(node, Report::Process { number, said });
+        let mut hear = |node, said| {
+            leader.handle_report(
+                node,
+                Report::Process {
+                    number,
+                    message: said,
+                },
+            )
+        };
         let (worker, number) = (Worker(1), 2);
         hear(2, ToManager::Spawns { worker, number });
         hear(0, ToManager::Spawns { worker, number });
@@ -439,10 +472,13 @@ mod tests {
                 number,
             },
         );
-        hear(0, ToManager::WentBack { worker, number });
+        hear(0, ToManager::RolledBack { worker, number });
         assert_eq!(
             leader.take_orders(),
-            [(2, Order::Servers(ServerOrder::WentBack { worker, number }))]
+            [(
+                2,
+                Order::Servers(ServerOrder::RolledBack { worker, number })
+            )]
         );
     }
 
@@ -451,24 +487,24 @@ mod tests {
         let mut leader = JobLeader::new("n0", None);
         leader.join(2, "n2".into());
         let rank = Guardian(0);
-        let came = Report::Came {
+        let came = Report::GuardianJoined {
             rank,
             workers: 1,
             spares: 0,
             replenishes: false,
-            is_again: false,
+            had_manager: false,
         };
-        leader.hear(2, came);
-        leader.hear(2, Report::Told { rank });
+        leader.handle_report(2, came);
+        leader.handle_report(2, Report::AllReported { rank });
         leader.take_orders();
         leader
     }
 
     /// A script may have started the process, and may continue.
     #[test]
-    fn the_process_of_a_guardian_that_has_gone_is_killed_on_its_node() {
+    fn the_process_of_a_dead_guardian_is_killed_on_its_node() {
         let mut leader = with_another_node();
-        leader.hear(2, Report::Gone { rank: Guardian(0) });
+        leader.handle_report(2, Report::GuardianDied { rank: Guardian(0) });
         let number = ProcessNumber(0);
         let kill = Order::Job(JobOrder::Guardian {
             rank: Guardian(0),
@@ -481,18 +517,21 @@ mod tests {
     fn how_a_spawned_process_has_ended_on_another_node_is_how_the_job_does() {
         let mut leader = with_another_node();
         let (number, status) = (ProcessNumber(0), 0);
-        leader.hear(
+        leader.handle_report(
             2,
-            Report::Ended(Ended::Exited {
+            Report::Ended(ProcessEnd::Exited {
                 number,
                 status,
                 pid: 1,
             }),
         );
-        leader.hear(2, Report::Ended(Ended::Closed { number, written: 0 }));
+        leader.handle_report(
+            2,
+            Report::Ended(ProcessEnd::OutputClosed { number, written: 0 }),
+        );
         leader.tick();
         assert!(leader.is_over() && leader.status() == 0);
-        leader.hear(2, Report::Spawned(3));
+        leader.handle_report(2, Report::Spawned(3));
         assert_eq!(leader.status(), 3);
     }
 }

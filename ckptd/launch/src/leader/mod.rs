@@ -4,5 +4,5 @@ mod exchange;
 mod hub;
 mod job_leader;
 
-pub use hub::{Hub, News};
-pub use job_leader::{JobLeader, OWN};
+pub use hub::{Hub, NodeChange};
+pub use job_leader::{JobLeader, OWN_NODE};

@@ -2,8 +2,8 @@
 //!
 //! For processes on another node, the manager of the node reads the files.
 
-use super::mail::Mail;
-use super::node::Node;
+use super::node::NodeState;
+use super::node_queue::NodeMessage;
 use crate::messages::Report;
 use bincode::config::standard;
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -18,7 +18,7 @@ use understudy_pmi::Answer;
 use understudy_relay::{board, job_of_directory, name_in_memory};
 use understudy_wire::line::{Boards, ToProcess};
 
-impl Node {
+impl NodeState {
     /// Requests boards of another node for a process.
     pub(super) fn want_boards(
         &mut self,
@@ -26,20 +26,24 @@ impl Node {
         of: ProcessNumber,
         workers: Vec<Worker>,
     ) {
-        let Some(generation) = self.begun.as_ref().map(|begun| begun.name.clone()) else {
+        let Some(generation) = self
+            .last_generation
+            .as_ref()
+            .map(|begun| begun.name.clone())
+        else {
             return;
         };
-        let slot = self.post.slot();
+        let slot = self.queue.slot();
         // No answer arrives if the generation ends; the process is notified of that end.
         let show = move |bytes: Option<Vec<u8>>| {
             if let Some(bytes) = bytes {
-                slot.put(Mail::Shown(number, asked, bytes));
+                slot.put(NodeMessage::BoardContents(number, asked, bytes));
             }
         };
         let (answer, _) = Answer::new(Box::new(show));
-        let id = self.note(vec![generation], answer);
+        let id = self.register_request(vec![generation], answer);
         let process = of;
-        self.reports.push(Report::Look {
+        self.reports.push(Report::ReadBoards {
             id,
             process,
             workers,
@@ -75,7 +79,7 @@ impl Node {
         };
         if let Some(process) = self.processes.get(&number) {
             match file() {
-                Ok(file) => process.tell(&ToProcess::Shown { id }, &[file.into()]),
+                Ok(file) => process.send(&ToProcess::BoardContents { id }, &[file.into()]),
                 Err(error) => log::error!("{}", message::ports_not_forwarded(number, error)),
             }
         }

@@ -1,6 +1,6 @@
 //! The end of a job on a node.
 
-use super::node::Node;
+use super::node::NodeState;
 use super::process::Process;
 use super::servers::Servers;
 use crate::job_directory::remove_left;
@@ -13,9 +13,9 @@ use understudy_wire::line::ToGuardian;
 /// Time that the servers of the MPI library have to end.
 const SERVERS_LIMIT: Duration = Duration::from_secs(2);
 
-impl Node {
+impl NodeState {
     /// Ends all processes and guardians of this node; other nodes continue or end the job.
-    pub fn give_in(&mut self, status: i32) {
+    pub fn abandon_node(&mut self, status: i32) {
         self.processes.values().for_each(Process::kill);
         self.children.kill_all();
         self.clean_up();

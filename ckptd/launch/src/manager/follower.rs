@@ -1,6 +1,8 @@
 //! A node's connection to the leader of its job on another node.
 
-use crate::messages::{BEAT, Doubt, LEASE, LeaderToNode, Link, NodeToLeader, Order, Report};
+use crate::messages::{
+    Doubt, HEARTBEAT_INTERVAL, LEASE_TIMEOUT, LeaderToNode, Link, NodeToLeader, Order, Report,
+};
 use std::collections::VecDeque;
 use std::io;
 use std::time::{Duration, Instant};
@@ -15,7 +17,7 @@ pub struct Follower {
     first: u64,
     /// Time when the last returned heartbeat was sent.
     certain: Instant,
-    /// Silence beyond [`LEASE`].
+    /// Silence beyond [`LEASE_TIMEOUT`].
     doubt: Doubt,
     /// Error that has ended the connection.
     ended: Option<io::Error>,
@@ -25,7 +27,7 @@ impl Follower {
     /// Connects to the leader.
     ///
     /// # Errors
-    /// Errors of [`Link::call`] and epoll_ctl(2).
+    /// Errors of [`Link::connect`] and epoll_ctl(2).
     pub fn call(
         leader: &[String],
         token: &[u8],
@@ -46,7 +48,7 @@ impl Follower {
     }
 
     /// Returns the reason why the leader may have declared this node lost, if it may.
-    pub fn is_lost(&self) -> Option<String> {
+    pub fn lost_reason(&self) -> Option<String> {
         if let Some(error) = &self.ended {
             return Some(format!(
                 "its connection to the job's leader has ended ({error})"
@@ -70,24 +72,23 @@ impl Follower {
 
     /// Returns the time after which [`Follower::attend`] must be called.
     pub fn limit(&self) -> Duration {
-        if self.is_lost().is_some() {
-            return BEAT;
+        if self.lost_reason().is_some() {
+            return HEARTBEAT_INTERVAL;
         }
-        let beat = self
-            .sent
-            .back()
-            .map_or(Duration::ZERO, |last| BEAT.saturating_sub(last.elapsed()));
+        let beat = self.sent.back().map_or(Duration::ZERO, |last| {
+            HEARTBEAT_INTERVAL.saturating_sub(last.elapsed())
+        });
         let doubt = self.doubt.limit();
-        beat.min(doubt.unwrap_or_else(|| LEASE.saturating_sub(self.certain.elapsed())))
+        beat.min(doubt.unwrap_or_else(|| LEASE_TIMEOUT.saturating_sub(self.certain.elapsed())))
     }
 
-    pub fn tell(&mut self, report: Report) {
-        self.link.get_mut().say(&NodeToLeader::Report(report));
+    pub fn send(&mut self, report: Report) {
+        self.link.get_mut().send(&NodeToLeader::Report(report));
     }
 
     /// Handles the connection and returns the leader's orders.
     pub fn attend(&mut self) -> Vec<Order> {
-        let (heard, error) = self.link.get_mut().hear();
+        let (heard, error) = self.link.get_mut().receive();
         self.ended = self.ended.take().or(error);
         let mut orders = Vec::new();
         for said in heard {
@@ -102,10 +103,14 @@ impl Follower {
                 }
             }
         }
-        self.doubt.update(self.certain.elapsed() >= LEASE);
-        if self.sent.back().is_none_or(|last| last.elapsed() >= BEAT) {
+        self.doubt.update(self.certain.elapsed() >= LEASE_TIMEOUT);
+        if self
+            .sent
+            .back()
+            .is_none_or(|last| last.elapsed() >= HEARTBEAT_INTERVAL)
+        {
             let number = self.first + self.sent.len() as u64;
-            self.link.get_mut().say(&NodeToLeader::Beat(number));
+            self.link.get_mut().send(&NodeToLeader::Beat(number));
             self.sent.push_back(Instant::now());
         }
         orders

@@ -1,12 +1,12 @@
 //! Generations on a node: servers of its MPI library and requests to other nodes.
 
-use super::begun::Begun;
-use super::mail::Mail;
-use super::node::Node;
+use super::begun_generation::BegunGeneration;
+use super::node::NodeState;
+use super::node_queue::NodeMessage;
 use super::process::{Process, processors};
 use super::servers::Servers;
 use crate::Error;
-use crate::messages::{Beginning, FenceOf, Joining, Report};
+use crate::messages::{Beginning, FenceOf, Report, SpawnedNamespace};
 use crate::spawn_thread::spawn_thread;
 use std::ffi::OsString;
 use std::fs::DirBuilder;
@@ -17,16 +17,16 @@ use std::sync::Arc;
 use understudy_formats::events::monotonic_ns;
 use understudy_messages::GenerationStart;
 use understudy_numbers::{Generation, ProcessNumber, Rank};
-use understudy_pmi::{Answer, Mpi, Name, Namespace, Placement, ServerSettings};
+use understudy_pmi::{Answer, GenerationName, MpiLibrary, Namespace, Placement, ServerSettings};
 use understudy_wire::line::ToProcess;
 
 /// Directories below that of the job.
 pub(super) const SESSIONS: &str = "sessions";
 pub(super) const SEGMENTS: &str = "segments";
 
-impl Node {
+impl NodeState {
     pub(super) fn start_servers(&self, library: &Path) -> Result<Servers, Error> {
-        let mpi = Mpi::named(library)?;
+        let mpi = MpiLibrary::named(library)?;
         let place = |name: &str| -> Result<PathBuf, Error> {
             let path = self.directory.join(name);
             let made = DirBuilder::new().mode(0o700).recursive(true).create(&path);
@@ -37,22 +37,26 @@ impl Node {
             mpi,
             directory: place(SESSIONS)?,
             host: self.host.clone(),
-            peers: Arc::new(self.post.slot()),
+            peers: Arc::new(self.queue.slot()),
         };
         let (servers, events) = Servers::start(&settings, place(SEGMENTS)?)?;
-        let slot = self.post.slot();
+        let slot = self.queue.slot();
         spawn_thread(move || slot.pass_on(events)).map_err(Error::system("a thread"))?;
         Ok(servers)
     }
 
     /// Handles a message from a thread of the servers.
-    pub(super) fn report_mail(&mut self, mail: Mail) {
-        let current = |name: &Name| self.begun.as_ref().filter(|begun| begun.name == *name);
+    pub(super) fn report_mail(&mut self, mail: NodeMessage) {
+        let current = |name: &GenerationName| {
+            self.last_generation
+                .as_ref()
+                .filter(|begun| begun.name == *name)
+        };
         match mail {
-            Mail::Broke(name, rank, status) => {
+            NodeMessage::Aborted(name, rank, status) => {
                 let broken = current(&name).and_then(|begun| {
                     let (number, generation) = (*begun.ranks.get(rank.index())?, begun.generation);
-                    Some(Report::Broke { number, generation })
+                    Some(Report::LibraryAborted { number, generation })
                 });
                 let ranks = current(&name).map_or(0, |begun| begun.ranks.len());
                 self.reports.extend(broken);
@@ -63,12 +67,12 @@ impl Node {
                 }
                 self.children.broke(&name, status);
             }
-            Mail::Finalised(name, rank) => self.children.finalised(&name, rank),
-            Mail::Spawn(spawn) => self.spawn(spawn),
-            Mail::Joined(name, are_all) => self.start_children(&name, are_all),
-            Mail::Fence(fence) => {
+            NodeMessage::Finalised(name, rank) => self.children.finalised(&name, rank),
+            NodeMessage::Spawn(spawn) => self.spawn(spawn),
+            NodeMessage::Joined(name, are_all) => self.start_children(&name, are_all),
+            NodeMessage::Fence(fence) => {
                 let names = fence.members.iter().map(|(name, _)| name.clone());
-                let id = self.note(names.collect(), fence.answer);
+                let id = self.register_request(names.collect(), fence.answer);
                 let of = FenceOf {
                     purpose: fence.purpose,
                     members: fence.members,
@@ -81,34 +85,37 @@ impl Node {
                     bytes,
                 });
             }
-            Mail::Modex(modex) => {
-                let id = self.note(vec![modex.generation.clone()], modex.answer);
+            NodeMessage::Modex(modex) => {
+                let id = self.register_request(vec![modex.generation.clone()], modex.answer);
                 let (of, rank) = (modex.generation, modex.rank);
                 self.reports.push(Report::Modex { id, of, rank });
             }
-            Mail::Shown(number, id, bytes) => self.show(number, id, &bytes),
-            Mail::Reply(id, bytes) => self.reports.push(Report::Answer { id, bytes }),
+            NodeMessage::BoardContents(number, id, bytes) => self.show(number, id, &bytes),
+            NodeMessage::Reply(id, bytes) => self.reports.push(Report::Answer { id, bytes }),
         }
     }
 
     /// Registers a request that concerns these namespaces; returns the identifier of its answer.
-    pub(super) fn note(&mut self, names: Vec<Name>, answer: Answer) -> u64 {
-        self.asked_last += 1;
-        self.asked.insert(self.asked_last, (names, answer));
-        self.asked_last
+    pub(super) fn register_request(&mut self, names: Vec<GenerationName>, answer: Answer) -> u64 {
+        self.last_request_id += 1;
+        self.open_requests
+            .insert(self.last_request_id, (names, answer));
+        self.last_request_id
     }
 
     /// Reads data that a rank of this node has put, for another node.
-    pub(super) fn look_up(&self, id: u64, of: &Name, rank: Rank) {
-        let slot = self.post.slot();
+    pub(super) fn read_put_data(&self, id: u64, of: &GenerationName, rank: Rank) {
+        let slot = self.queue.slot();
         match &self.servers {
-            Some(servers) => servers.modex(of, rank, move |bytes| slot.put(Mail::Reply(id, bytes))),
-            None => slot.put(Mail::Reply(id, None)),
+            Some(servers) => servers.modex(of, rank, move |bytes| {
+                slot.put(NodeMessage::Reply(id, bytes))
+            }),
+            None => slot.put(NodeMessage::Reply(id, None)),
         }
     }
 
     /// Registers processes that were spawned on another node with the servers of this node.
-    pub(super) fn join(&mut self, id: u64, joining: Joining) -> Result<(), Error> {
+    pub(super) fn join(&mut self, id: u64, joining: SpawnedNamespace) -> Result<(), Error> {
         if let Some(servers) = &self.servers {
             servers.begin(&Namespace {
                 name: joining.name,
@@ -130,15 +137,20 @@ impl Node {
     /// Ends a namespace and drops all requests that concern it.
     ///
     /// The namespace may have ended already, or may never have begun here.
-    pub(super) fn forget_namespace(&mut self, name: &Name) {
-        self.asked.retain(|_, (names, _)| !names.contains(name));
+    pub(super) fn forget_namespace(&mut self, name: &GenerationName) {
+        self.open_requests
+            .retain(|_, (names, _)| !names.contains(name));
         let _ = self.servers.as_ref().map(|servers| servers.end(name));
     }
 
     /// Returns the process of a rank in the last generation, if that has this name.
-    pub(super) fn process_of(&self, generation: &Name, rank: Rank) -> Option<ProcessNumber> {
+    pub(super) fn process_of(
+        &self,
+        generation: &GenerationName,
+        rank: Rank,
+    ) -> Option<ProcessNumber> {
         let begun = self
-            .begun
+            .last_generation
             .as_ref()
             .filter(|begun| begun.name == *generation)?;
         begun.ranks.get(rank.index()).copied()
@@ -146,7 +158,7 @@ impl Node {
 
     /// Returns the number of the last generation.
     pub(super) fn generation(&self) -> Option<Generation> {
-        self.begun.as_ref().map(|begun| begun.generation)
+        self.last_generation.as_ref().map(|begun| begun.generation)
     }
 
     /// Begins a generation: registers it with the servers and notifies its processes.
@@ -159,9 +171,9 @@ impl Node {
         };
         // The servers require that all ranks have left the last generation and none is in the next
         // one.
-        if let Some(before) = self.begun.take() {
+        if let Some(before) = self.last_generation.take() {
             servers.end(&before.name)?;
-            self.asked
+            self.open_requests
                 .retain(|_, (names, _)| !names.contains(&before.name));
         }
         let Beginning {
@@ -180,13 +192,13 @@ impl Node {
         let (numbers, of_rank): (Vec<ProcessNumber>, Vec<usize>) =
             ranks.iter().map(|&(it, host)| (it, host as usize)).unzip();
         self.files.retain(|number, _| numbers.contains(number));
-        self.forget(|number| !numbers.contains(number));
+        self.release_state(|number| !numbers.contains(number));
         let here = hosts
             .iter()
             .position(|host| *host == self.host)
             .unwrap_or_default();
         let mut of_all = Namespace {
-            name: Name::new(&job, generation.0)?,
+            name: GenerationName::new(&job, generation.0)?,
             placement: Placement::new(hosts, of_rank)?,
             here,
             is_crowded: false,
@@ -221,16 +233,16 @@ impl Node {
                 failed_at,
                 variables: all.map(|(name, value)| (text(name), text(value))).collect(),
                 descriptor: identity.descriptor.as_ref().map(|_| "PMI_FD".into()),
-                heir_of: self.heirs.remove(&number),
+                adopts_from: self.adoptions.remove(&number),
             };
             if let Some(process) = self.processes.get_mut(&number) {
-                process.takes_part(generation);
+                process.make_rank(generation);
                 let descriptor: Vec<OwnedFd> = identity.descriptor.into_iter().collect();
-                process.tell(&begin, &descriptor);
+                process.send(&begin, &descriptor);
             }
         }
-        self.heirs.clear();
-        self.begun = Some(Begun {
+        self.adoptions.clear();
+        self.last_generation = Some(BegunGeneration {
             name: of_all.name,
             generation,
             here,

@@ -1,17 +1,17 @@
 //! Messages between a node and its guardians.
 
 use super::memory_report::report_memory_kill;
-use super::node::{Left, Node};
-use super::process::{Caller, Process};
+use super::node::{NodeState, ReplicaStore};
+use super::process::{Process, RegisteredProcess};
 use crate::messages::Report;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 use understudy_numbers::{Guardian, ProcessNumber, Rank};
-use understudy_wire::line::{Ended, FromGuardian, Killer, ToGuardian};
+use understudy_wire::line::{FromGuardian, Killer, ProcessEnd, ToGuardian};
 
-impl Node {
-    pub(super) fn hear_guardians(&mut self) {
-        let (mut heard, mut gone) = (self.takeover.take_held(), Vec::new());
+impl NodeState {
+    pub(super) fn receive_from_guardians(&mut self) {
+        let (mut heard, mut gone) = (self.takeover.take_deferred(), Vec::new());
         for (&rank, line) in &self.guardians {
             loop {
                 match line.receive_with::<FromGuardian>(Duration::ZERO) {
@@ -26,11 +26,11 @@ impl Node {
         }
         for (rank, message, files) in heard {
             match message {
-                FromGuardian::Has(has) => self.learn(rank, has, files),
-                FromGuardian::Told => self.reports.push(Report::Told { rank }),
-                later if !self.takeover.is_led() => self.takeover.hold(rank, later, files),
-                FromGuardian::Called { number, call } => {
-                    if let Some(caller) = Caller::new(call, files) {
+                FromGuardian::Process(has) => self.add_reported_process(rank, has, files),
+                FromGuardian::AllReported => self.reports.push(Report::AllReported { rank }),
+                later if !self.takeover.is_led() => self.takeover.defer(rank, later, files),
+                FromGuardian::Registered { number, call } => {
+                    if let Some(caller) = RegisteredProcess::new(call, files) {
                         self.take_caller(number, caller);
                     }
                 }
@@ -48,19 +48,19 @@ impl Node {
 
     pub(super) fn lose_guardian(&mut self, rank: Guardian) {
         self.guardians.remove(&rank);
-        self.reports.push(Report::Gone { rank });
+        self.reports.push(Report::GuardianDied { rank });
         self.lose_children(rank);
     }
 
-    pub(super) fn note_end(&mut self, ended: Ended) {
-        let (message, ended) = self.understood(ended);
+    pub(super) fn note_end(&mut self, ended: ProcessEnd) {
+        let (message, ended) = self.interpret_end(ended);
         if let Some((number, status)) = ended {
             log::info!("process {number} has ended: {message:?}");
             // Messages that were sent before, by this process or others, precede its end.
-            self.hear_processes();
+            self.receive_from_processes();
             self.processes.remove(&number);
             self.waiting.remove(&number);
-            self.belated.remove(&number);
+            self.early_programs.remove(&number);
             self.ended.insert(number);
             if let Some(left) = self.files.get_mut(&number) {
                 left.status = status;
@@ -76,7 +76,7 @@ impl Node {
 
     /// Notifies spawned processes, so that they do not wait for this process any more.
     pub(super) fn lose(&self, number: ProcessNumber) {
-        if let (Some(servers), Some(begun)) = (&self.servers, &self.begun)
+        if let (Some(servers), Some(begun)) = (&self.servers, &self.last_generation)
             && let Some(at) = begun.ranks.iter().position(|&of| of == number)
         {
             servers.lose(&begun.name, Rank(at as u32));
@@ -85,10 +85,13 @@ impl Node {
 
     /// Interprets a guardian's report; returns the ended process with its status as wait(2) returns
     /// it.
-    pub(super) fn understood(&self, message: Ended) -> (Ended, Option<(ProcessNumber, i32)>) {
+    pub(super) fn interpret_end(
+        &self,
+        message: ProcessEnd,
+    ) -> (ProcessEnd, Option<(ProcessNumber, i32)>) {
         let (number, signal, by) = match message {
-            Ended::Closed { .. } => return (message, None),
-            Ended::Exited {
+            ProcessEnd::OutputClosed { .. } => return (message, None),
+            ProcessEnd::Exited {
                 number,
                 status,
                 pid,
@@ -102,9 +105,9 @@ impl Node {
                     _ => return (message, Some((number, status << 8))),
                 }
             }
-            Ended::Killed { number, signal, by } => (number, signal, by),
+            ProcessEnd::Killed { number, signal, by } => (number, signal, by),
         };
-        if by == Killer::Memory {
+        if by == Killer::OutOfMemory {
             report_memory_kill(number);
         }
         // Without understudy a process cannot be replaced.
@@ -113,7 +116,7 @@ impl Node {
         } else {
             by
         };
-        let killed = Ended::Killed { number, signal, by };
+        let killed = ProcessEnd::Killed { number, signal, by };
         (killed, Some((number, signal)))
     }
 
@@ -125,7 +128,7 @@ impl Node {
             .for_each(|line| drop(line.send(&kill)));
     }
 
-    pub(super) fn tell_guardian(&mut self, rank: Guardian, message: &ToGuardian) {
+    pub(super) fn send_to_guardian(&mut self, rank: Guardian, message: &ToGuardian) {
         let Some(message) = self.unless_children_run(rank, message) else {
             return;
         };
@@ -156,7 +159,7 @@ impl Node {
     /// Gives a process the replica store of a dead one.
     ///
     /// The process's guardian receives the files, and keeps them from now on.
-    pub(super) fn hand_out(&mut self, heir: ProcessNumber, from: ProcessNumber) {
+    pub(super) fn assign_store(&mut self, heir: ProcessNumber, from: ProcessNumber) {
         let Some(left) = self.files.remove(&from) else {
             return;
         };
@@ -167,8 +170,8 @@ impl Node {
             process.note_played(self.is_protected);
         }
         let (worker, status) = (left.worker, left.status);
-        let inherit = ToGuardian::Inherit {
-            heir,
+        let inherit = ToGuardian::AdoptStore {
+            adopter: heir,
             from,
             worker,
             status,
@@ -182,18 +185,18 @@ impl Node {
             // The death of the guardian is detected soon.
             let _ = guardian.send_with(&inherit, &files);
         }
-        self.heirs.insert(heir, from);
+        self.adoptions.insert(heir, from);
         let status = libc::SIGKILL;
-        self.files.insert(heir, Left { status, ..left });
+        self.files.insert(heir, ReplicaStore { status, ..left });
     }
 
     /// Releases the state of ended processes at their guardians.
-    pub(super) fn forget(&mut self, is_forgotten: impl Fn(&ProcessNumber) -> bool) {
+    pub(super) fn release_state(&mut self, is_forgotten: impl Fn(&ProcessNumber) -> bool) {
         for number in self.ended.extract_if(.., |number| is_forgotten(number)) {
             let home = self.homes.remove(&number);
             let guardian = home.and_then(|rank| self.guardians.get(&rank));
             // A guardian that has died has no state left.
-            let _ = guardian.map(|line| line.send(&ToGuardian::Forget { number }));
+            let _ = guardian.map(|line| line.send(&ToGuardian::ReleaseState { number }));
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Interruption of processes inside their MPI library, and scripts whose rank has died.
 
-use super::node::Node;
+use super::node::NodeState;
 use super::process::Process;
-use crate::say::say;
+use crate::print_message::print_message;
 use std::time::{Duration, Instant};
 use understudy_catalogue::message;
 
@@ -10,18 +10,18 @@ use understudy_catalogue::message;
 pub const INTERRUPT_PERIOD: Duration = Duration::from_millis(1);
 
 /// Time after which the main thread of a process outside MPI is interrupted.
-const ABSENCE: Duration = Duration::from_millis(200);
+const OUTSIDE_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// Interval of these interrupts.
 const CALL_PERIOD: Duration = Duration::from_millis(50);
 
 /// Time after which a process that does not leave its MPI library is killed.
-const DEAFNESS: Duration = Duration::from_secs(30);
+const STUCK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Time for a script to end after the process that it has started has died.
 pub const SCRIPTS_END: Duration = Duration::from_millis(500);
 
-impl Node {
+impl NodeState {
     /// Returns the processes that are not ready for the announced generation.
     pub(super) fn late(&self) -> impl Iterator<Item = &Process> {
         let announced = self.announced.filter(|_| !self.is_ending);
@@ -38,11 +38,11 @@ impl Node {
         };
         let waited = since.elapsed();
         let is_call_due =
-            waited > ABSENCE && self.called.is_none_or(|last| last.elapsed() > CALL_PERIOD);
+            waited > OUTSIDE_TIMEOUT && self.called.is_none_or(|last| last.elapsed() > CALL_PERIOD);
         for process in self.late() {
             match process.is_inside() {
-                true if waited > DEAFNESS => {
-                    say(message::process_stuck_in_mpi(process.pid()));
+                true if waited > STUCK_TIMEOUT => {
+                    print_message(message::process_stuck_in_mpi(process.pid()));
                     process.kill();
                 }
                 true => process.interrupt(),
@@ -64,7 +64,7 @@ impl Node {
         }
         let is_over = |process: &Process| {
             process
-                .is_silent_for()
+                .time_since_close()
                 .is_some_and(|time| time > SCRIPTS_END)
         };
         for (&number, process) in self

@@ -3,11 +3,13 @@
 //! It has the state of the node, and the leader or a connection to the leader.
 
 use super::follower::Follower;
-use super::node::Node;
+use super::node::NodeState;
 use crate::Error;
-use crate::leader::{Hub, JobLeader, News, OWN};
-use crate::messages::{Duty, LeaderToStarter, Messages, Order, StarterToLeader, put};
-use crate::say::say;
+use crate::leader::{Hub, JobLeader, NodeChange, OWN_NODE};
+use crate::messages::{
+    LeaderToStarter, ManagerDuty, Messages, Order, StarterToLeader, write_message,
+};
+use crate::print_message::print_message;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs::File;
 use std::io;
@@ -15,7 +17,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use understudy_catalogue::message;
-use understudy_protocol::{GATHERING, LOST};
+use understudy_protocol::{EXIT_NOT_RECOVERED, JOIN_TIMEOUT};
 use understudy_settings::Config;
 use understudy_sockets::{RETRY, Registry, Source};
 use understudy_wire::io::Interest;
@@ -31,8 +33,8 @@ const FAREWELL: Duration = Duration::from_secs(1);
 /// # Errors
 /// Errors of creating the poller or of reading the duty; the leader cannot be reached.
 pub fn manage(listener: Listener, directory: &Path, has_duty: bool) -> Result<i32, Error> {
-    raise_limit();
-    let mut node = Node::new(listener, directory, has_duty)?;
+    maximise_descriptor_limit();
+    let mut node = NodeState::new(listener, directory, has_duty)?;
     let status = match has_duty {
         false => lead_alone(&mut node),
         true => {
@@ -40,11 +42,11 @@ pub fn manage(listener: Listener, directory: &Path, has_duty: bool) -> Result<i3
             let mut starter =
                 Messages::new(File::from(input.map_err(Error::system("standard input"))?));
             match starter.next().map_err(Error::system("standard input"))? {
-                Duty::Lead { token, others } => {
+                ManagerDuty::Lead { token, others } => {
                     let hub = Hub::new(token, node.registry());
                     lead(&mut node, hub, &others, starter)
                 }
-                Duty::Follow {
+                ManagerDuty::Follow {
                     token,
                     node: number,
                     leader,
@@ -62,7 +64,7 @@ pub fn manage(listener: Listener, directory: &Path, has_duty: bool) -> Result<i3
 }
 
 /// Raises the limit of open descriptors: a rank of Open MPI needs four.
-fn raise_limit() {
+fn maximise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
         current: limit.maximum,
@@ -73,11 +75,11 @@ fn raise_limit() {
 }
 
 /// Manages a job that is on this node only.
-fn lead_alone(node: &mut Node) -> Result<i32, Error> {
+fn lead_alone(node: &mut NodeState) -> Result<i32, Error> {
     let mut leader = JobLeader::new(node.host(), file_of_domains());
     while !(node.is_deserted() && leader.is_deserted()) {
         node.wait(leader.limit());
-        node.attend();
+        node.serve_node();
         leader.tick();
         exchange(&mut leader, node, &mut |_, _| {});
     }
@@ -90,19 +92,19 @@ fn file_of_domains() -> Option<PathBuf> {
 }
 
 /// Exchanges reports and orders until there are none; forwards orders for other nodes.
-fn exchange(leader: &mut JobLeader, node: &mut Node, others: &mut dyn FnMut(u32, Order)) {
+fn exchange(leader: &mut JobLeader, node: &mut NodeState, others: &mut dyn FnMut(u32, Order)) {
     loop {
         let reports = node.take_reports();
         reports
             .into_iter()
-            .for_each(|report| leader.hear(OWN, report));
+            .for_each(|report| leader.handle_report(OWN_NODE, report));
         let orders = leader.take_orders();
         if orders.is_empty() {
             return;
         }
         for (of, order) in orders {
             match of {
-                OWN => node.obey(order),
+                OWN => node.execute(order),
                 _ => others(of, order),
             }
         }
@@ -110,7 +112,7 @@ fn exchange(leader: &mut JobLeader, node: &mut Node, others: &mut dyn FnMut(u32,
 }
 
 fn lead(
-    node: &mut Node,
+    node: &mut NodeState,
     hub: io::Result<Hub>,
     others: &[String],
     mut starter: Messages<File>,
@@ -118,7 +120,9 @@ fn lead(
     let what = || Error::system("a socket for other nodes");
     let mut hub = hub.map_err(what())?;
     let mut leader = JobLeader::new(node.host(), file_of_domains());
-    let tell = |message| put(&mut io::stdout(), &message).map_err(Error::system("standard output"));
+    let tell = |message| {
+        write_message(&mut io::stdout(), &message).map_err(Error::system("standard output"))
+    };
     tell(LeaderToStarter::Port(hub.port().map_err(what())?))?;
     let mut starting = watched(&starter, node.registry())?;
     while !(node.is_deserted() && leader.is_deserted()) {
@@ -128,26 +132,26 @@ fn lead(
         let is_watched = hub.watch(true).and(watch(&mut starting, starter_counts));
         let limit = is_watched.map_or(Some(RETRY), |()| limit);
         let ready = node.wait(limit);
-        node.attend();
+        node.serve_node();
         for (of, news) in hub.attend() {
             match news {
-                News::Joined(host) => leader.join(of, host),
-                News::Told(report) => leader.hear(of, report),
-                News::Lost(silence) if leader.lose(of, silence) => {
+                NodeChange::Joined(host) => leader.join(of, host),
+                NodeChange::Reported(report) => leader.handle_report(of, report),
+                NodeChange::Lost(silence) if leader.lose(of, silence) => {
                     drop(tell(LeaderToStarter::Lost(of)))
                 }
-                News::Lost(_) => {}
+                NodeChange::Lost(_) => {}
             }
         }
         if starter_counts && ready.contains(&starting) {
             // The starter was killed, so that the job's result would be lost.
-            let Ok(heard) = starter.hear() else {
+            let Ok(heard) = starter.read_available() else {
                 let _ = hub.watch(false).and(watch(&mut starting, false));
-                give_in(node);
+                abandon_node(node);
                 break;
             };
             for StarterToLeader::Ended { node: of, status } in heard {
-                if leader.awaits(of) {
+                if leader.awaits_node(of) {
                     let host = others.get(of as usize - 1).map_or("a node", String::as_str);
                     leader.give_up(&message::host_not_started(host, status).to_string());
                     leader.lose(of, Duration::ZERO);
@@ -155,64 +159,71 @@ fn lead(
             }
         }
         leader.tick();
-        exchange(&mut leader, node, &mut |of, order| hub.tell(of, order));
+        exchange(&mut leader, node, &mut |of, order| hub.send(of, order));
     }
     hub.finish(FAREWELL);
     Ok(leader.status())
 }
 
-fn follow(node: &mut Node, mut leader: Follower, starter: &Messages<File>) -> Result<i32, Error> {
+fn follow(
+    node: &mut NodeState,
+    mut leader: Follower,
+    starter: &Messages<File>,
+) -> Result<i32, Error> {
     let mut starting = watched(starter, node.registry())?;
     let began = Instant::now();
     let mut has_come = false;
-    while !(node.is_deserted() && (has_come || began.elapsed() > GATHERING)) {
-        let is_led = leader.is_lost().is_none();
+    while !(node.is_deserted() && (has_come || began.elapsed() > JOIN_TIMEOUT)) {
+        let is_led = leader.lost_reason().is_none();
         let is_watched = leader
             .watch(is_led)
             .and(watch(&mut starting, !node.is_over()));
         let limit = is_watched.map_or(RETRY, |()| leader.limit());
         let ready = node.wait(Some(limit));
-        node.attend();
+        node.serve_node();
         node.take_reports()
             .into_iter()
-            .for_each(|report| leader.tell(report));
+            .for_each(|report| leader.send(report));
         leader
             .attend()
             .into_iter()
-            .for_each(|order| node.obey(order));
+            .for_each(|order| node.execute(order));
         // Replies to these orders are sent at once.
         node.take_reports()
             .into_iter()
-            .for_each(|report| leader.tell(report));
+            .for_each(|report| leader.send(report));
         has_come |= !node.is_deserted();
         let starter_has_gone = || {
             ready
                 .contains(&starting)
                 .then(|| "what has started it is gone".to_owned())
         };
-        if let (false, Some(why)) = (node.is_over(), leader.is_lost().or_else(starter_has_gone)) {
-            say(message::node_ends(node.host(), why));
+        if let (false, Some(why)) = (
+            node.is_over(),
+            leader.lost_reason().or_else(starter_has_gone),
+        ) {
+            print_message(message::node_ends(node.host(), why));
             let _ = leader.watch(false).and(watch(&mut starting, false));
-            give_in(node);
-            return Ok(LOST);
+            abandon_node(node);
+            return Ok(EXIT_NOT_RECOVERED);
         }
     }
     let _ = leader.watch(false).and(watch(&mut starting, false));
     if !node.is_over() {
         // Processes that scripts have started outlive guardians that are killed.
-        give_in(node);
+        abandon_node(node);
     }
     leader.finish(FAREWELL);
     Ok(0)
 }
 
 /// Ends all processes of this node.
-fn give_in(node: &mut Node) {
+fn abandon_node(node: &mut NodeState) {
     let began = Instant::now();
-    node.give_in(LOST);
+    node.abandon_node(EXIT_NOT_RECOVERED);
     while !node.is_deserted() && began.elapsed() < FAREWELL {
         node.wait(Some(FAREWELL));
-        node.attend();
+        node.serve_node();
     }
 }
 

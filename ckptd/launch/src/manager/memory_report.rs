@@ -1,6 +1,6 @@
 //! Message about a process that was killed because memory was exhausted.
 
-use crate::say::say;
+use crate::print_message::print_message;
 use std::sync::Once;
 use understudy_catalogue::message;
 use understudy_formats::cgroup::Groups;
@@ -19,6 +19,6 @@ pub fn report_memory_kill(number: ProcessNumber) {
         None => "this node has none left; start fewer ranks here".into(),
     };
     ONCE.call_once(|| {
-        say(message::killed_for_memory(number, cause()));
+        print_message(message::killed_for_memory(number, cause()));
     });
 }

@@ -3,8 +3,7 @@
 //! The manager has the processes and guardians of the node and the servers of the MPI library. It
 //! contains the leader or is connected to it.
 
-mod attend;
-mod begun;
+mod begun_generation;
 mod boards;
 mod bypass;
 mod clean_up;
@@ -12,11 +11,12 @@ mod follower;
 mod generations;
 mod guardian_messages;
 mod interrupts;
-mod mail;
 mod manage;
 mod memory_report;
 mod node;
-mod obey;
+mod node_events;
+mod node_queue;
+mod orders;
 mod process;
 mod segments;
 mod servers;

@@ -3,9 +3,9 @@
 //! The state consists of the node's processes and guardians, their connections, their replica
 //! stores, and the servers of the MPI library.
 
-use super::begun::Begun;
-use super::mail::Post;
-use super::process::{Caller, Process};
+use super::begun_generation::BegunGeneration;
+use super::node_queue::NodeQueue;
+use super::process::{Process, RegisteredProcess};
 use super::segments::Aborts;
 use super::servers::Servers;
 use super::spawned_groups::SpawnedGroups;
@@ -17,13 +17,13 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use understudy_numbers::{Generation, Guardian, ProcessNumber, Worker};
-use understudy_pmi::{Answer, Name};
+use understudy_pmi::{Answer, GenerationName};
 use understudy_sockets::{Poller, Registry, Source};
 use understudy_wire::io::Interest;
 use understudy_wire::line::{Line, Listener};
 
 /// Replica store that a process has handed over.
-pub(super) struct Left {
+pub(super) struct ReplicaStore {
     /// Worker whose replicas the files contain.
     pub(super) worker: Worker,
     pub(super) files: Vec<OwnedFd>,
@@ -32,7 +32,7 @@ pub(super) struct Left {
 }
 
 /// A node while the job runs.
-pub struct Node {
+pub struct NodeState {
     pub(super) directory: PathBuf,
     pub(super) poller: Poller,
     pub(super) listener: Source<Listener>,
@@ -40,11 +40,11 @@ pub struct Node {
     /// Servers of the MPI library; `None` until the first process has named the library.
     pub(super) servers: Option<Servers>,
     pub(super) aborts: Aborts,
-    pub(super) post: Post,
+    pub(super) queue: NodeQueue,
     /// Open requests to other nodes by identifier, with the namespaces that they concern.
-    pub(super) asked: BTreeMap<u64, (Vec<Name>, Answer)>,
+    pub(super) open_requests: BTreeMap<u64, (Vec<GenerationName>, Answer)>,
     /// Last identifier that was assigned.
-    pub(super) asked_last: u64,
+    pub(super) last_request_id: u64,
     /// Connections on which no first message has arrived yet.
     pub(super) callers: Vec<Source<Line>>,
     /// Number of workers of the job.
@@ -56,21 +56,21 @@ pub struct Node {
     pub(super) is_last: bool,
     /// Guardian of each process; the following maps are by process, too.
     pub(super) homes: BTreeMap<ProcessNumber, Guardian>,
-    pub(super) waiting: BTreeMap<ProcessNumber, Caller>,
+    pub(super) waiting: BTreeMap<ProcessNumber, RegisteredProcess>,
     /// Next programs of scripts that have registered too early; each waits to be killed.
-    pub(super) belated: BTreeMap<ProcessNumber, Caller>,
+    pub(super) early_programs: BTreeMap<ProcessNumber, RegisteredProcess>,
     pub(super) processes: BTreeMap<ProcessNumber, Process>,
-    pub(super) files: BTreeMap<ProcessNumber, Left>,
+    pub(super) files: BTreeMap<ProcessNumber, ReplicaStore>,
     /// Processes that have adopted a replica store since the last generation, with the former
     /// owner.
-    pub(super) heirs: BTreeMap<ProcessNumber, ProcessNumber>,
+    pub(super) adoptions: BTreeMap<ProcessNumber, ProcessNumber>,
     /// Ended processes whose guardian still has their state.
     pub(super) ended: BTreeSet<ProcessNumber>,
     /// Last generation in which a process has resumed the program.
-    pub(super) went_on: Option<Generation>,
+    pub(super) last_resumed: Option<Generation>,
     /// True if any process has ever resumed the program.
     pub(super) is_protected: bool,
-    pub(super) begun: Option<Begun>,
+    pub(super) last_generation: Option<BegunGeneration>,
     /// Processes that the program has spawned.
     pub(super) children: SpawnedGroups,
     /// Generation for which processes leave their MPI library, with the time of its announcement.
@@ -86,18 +86,18 @@ pub struct Node {
     pub(super) reports: Vec<Report>,
 }
 
-impl Node {
+impl NodeState {
     /// Returns the state of a node of the job with this directory.
     ///
     /// Guardians connect to `listener`. `is_last`: no other manager can replace this one.
     ///
     /// # Errors
     /// Errors of [`Poller::new`] and epoll_ctl(2).
-    pub fn new(listener: Listener, directory: &Path, is_last: bool) -> Result<Node, Error> {
+    pub fn new(listener: Listener, directory: &Path, is_last: bool) -> Result<NodeState, Error> {
         let failed = || Error::system("a poller");
         let poller = Poller::new().map_err(failed())?;
         let listener = Source::new(poller.registry(), listener, Interest::READ);
-        Ok(Node {
+        Ok(NodeState {
             directory: directory.to_owned(),
             listener: listener.map_err(failed())?,
             host: rustix::system::uname()
@@ -106,10 +106,10 @@ impl Node {
                 .into_owned(),
             servers: None,
             aborts: Aborts::default(),
-            post: Post::new(poller.registry()),
+            queue: NodeQueue::new(poller.registry()),
             poller,
-            asked: BTreeMap::new(),
-            asked_last: 0,
+            open_requests: BTreeMap::new(),
+            last_request_id: 0,
             callers: Vec::new(),
             workers: 0,
             guardians: BTreeMap::new(),
@@ -117,14 +117,14 @@ impl Node {
             is_last,
             homes: BTreeMap::new(),
             waiting: BTreeMap::new(),
-            belated: BTreeMap::new(),
+            early_programs: BTreeMap::new(),
             processes: BTreeMap::new(),
             files: BTreeMap::new(),
-            heirs: BTreeMap::new(),
+            adoptions: BTreeMap::new(),
             ended: BTreeSet::new(),
-            went_on: None,
+            last_resumed: None,
             is_protected: false,
-            begun: None,
+            last_generation: None,
             children: SpawnedGroups::default(),
             announced: None,
             called: None,
@@ -168,6 +168,6 @@ impl Node {
     /// Reports that this node cannot continue the job.
     pub(super) fn give_up(&mut self, why: String) {
         self.has_given_up = true;
-        self.reports.push(Report::GivesUp(why));
+        self.reports.push(Report::CannotContinue(why));
     }
 }

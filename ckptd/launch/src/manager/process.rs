@@ -9,18 +9,20 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use understudy_numbers::Generation;
-use understudy_protocol::Known;
+use understudy_protocol::ProcessHistory;
 use understudy_sockets::{Registry, Source};
 use understudy_wire::io::{Interest, is_ready};
-use understudy_wire::line::{Call, INTERRUPT, Line, MAIN_THREAD, PAGE, Page, ToManager, ToProcess};
+use understudy_wire::line::{
+    INTERRUPT, Line, MAIN_THREAD, PAGE, Page, Registration, ToManager, ToProcess,
+};
 
 /// A mapping of a process's shared page.
-pub struct Shared {
+pub struct MappedPage {
     page: *mut Page,
 }
 
-impl Shared {
-    fn new(file: &OwnedFd) -> io::Result<Shared> {
+impl MappedPage {
+    fn new(file: &OwnedFd) -> io::Result<MappedPage> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: this is a new mapping of a file of that length.
         let page = unsafe {
@@ -33,7 +35,7 @@ impl Shared {
                 0,
             )
         }?;
-        Ok(Shared { page: page.cast() })
+        Ok(MappedPage { page: page.cast() })
     }
 
     fn page(&self) -> &Page {
@@ -43,7 +45,7 @@ impl Shared {
     }
 
     /// True if the process was in a generation.
-    pub fn has_played(&self) -> bool {
+    pub fn was_in_generation(&self) -> bool {
         self.page().has_played.load(Ordering::Acquire) != 0
     }
 
@@ -53,17 +55,17 @@ impl Shared {
     }
 
     /// Copies the state that the page has for a new manager.
-    pub fn tell(&self, known: &mut Known) {
+    pub fn copy_to(&self, known: &mut ProcessHistory) {
         let is = |word: &AtomicU32| word.load(Ordering::Acquire) != 0;
         let page = self.page();
         known.generation = Generation(page.generation.load(Ordering::Acquire));
-        (known.is_heard, known.has_played) = (true, is(&page.has_played));
-        (known.has_part, known.is_protected) = (is(&page.has_run), is(&page.is_protected));
+        (known.has_used_mpi, known.was_in_generation) = (true, is(&page.has_played));
+        (known.has_resumed, known.is_protected) = (is(&page.has_run), is(&page.is_protected));
         known.has_ended = self.has_ended();
     }
 }
 
-impl Drop for Shared {
+impl Drop for MappedPage {
     fn drop(&mut self) {
         // SAFETY: the address and the length are those of the mapping in `new`.
         let _ = unsafe { munmap(self.page.cast(), PAGE) };
@@ -83,7 +85,7 @@ pub struct Process {
     pid: Pid,
     pidfd: OwnedFd,
     file: OwnedFd,
-    shared: Shared,
+    shared: MappedPage,
 }
 
 /// Returns the number of processors on which at least one of these processes may run.
@@ -100,20 +102,20 @@ pub fn processors(processes: &[&Process]) -> usize {
 
 /// A guardian's report of a process that has registered.
 #[derive(Debug)]
-pub struct Caller {
-    pub call: Call,
-    files: [OwnedFd; Call::DESCRIPTORS],
+pub struct RegisteredProcess {
+    pub call: Registration,
+    files: [OwnedFd; Registration::DESCRIPTORS],
 }
 
-impl Caller {
+impl RegisteredProcess {
     /// Returns `None` if a descriptor is missing.
-    pub fn new(call: Call, files: Vec<OwnedFd>) -> Option<Caller> {
+    pub fn new(call: Registration, files: Vec<OwnedFd>) -> Option<RegisteredProcess> {
         let files = files.try_into().ok()?;
-        Some(Caller { call, files })
+        Some(RegisteredProcess { call, files })
     }
 
     /// Returns the call and its descriptors, for forwarding.
-    pub fn take_apart(self) -> (Call, Vec<OwnedFd>) {
+    pub fn take_apart(self) -> (Registration, Vec<OwnedFd>) {
         (self.call, self.files.into())
     }
 
@@ -121,14 +123,14 @@ impl Caller {
     ///
     /// # Errors
     /// Errors of mmap(2).
-    pub fn look(&self) -> io::Result<Shared> {
-        Shared::new(&self.files[1])
+    pub fn map_page(&self) -> io::Result<MappedPage> {
+        MappedPage::new(&self.files[1])
     }
 
     /// Notifies the process that a new manager has taken over.
-    pub fn tell_again(&self) {
+    pub fn notify_new_manager(&self) {
         // The death of the process is detected soon.
-        let _ = Line::send_on(self.files[0].as_fd(), &ToProcess::Again, &[]);
+        let _ = Line::send_on(self.files[0].as_fd(), &ToProcess::ManagerReplaced, &[]);
     }
 }
 
@@ -137,16 +139,16 @@ impl Process {
     ///
     /// # Errors
     /// Errors of mmap(2) and epoll_ctl(2).
-    pub fn new(caller: Caller, registry: &Registry) -> io::Result<Process> {
+    pub fn new(caller: RegisteredProcess, registry: &Registry) -> io::Result<Process> {
         let [line, file, pidfd] = caller.files;
-        let shared = Shared::new(&file)?;
+        let shared = MappedPage::new(&file)?;
         // If the process has reported nothing as a rank, another manager has made it one.
         let ready = shared
             .page()
             .ready
             .load(Ordering::Acquire)
             .saturating_sub(1);
-        let ready = shared.has_played().then_some(Generation(ready));
+        let ready = shared.was_in_generation().then_some(Generation(ready));
         let pid = Pid::from_raw(caller.call.pid as i32);
         Ok(Process {
             line: Some(Source::new(registry, line.into(), Interest::NONE)?),
@@ -166,7 +168,7 @@ impl Process {
     /// # Errors
     /// Errors of the connection; the process may have ended.
     pub fn introduce(&self, workers: u32, generation: Generation) -> io::Result<()> {
-        self.tell_generation(generation);
+        self.announce_generation(generation);
         let page = [self.file.as_fd()];
         self.line.as_ref().map_or(Ok(()), |line| {
             line.send_with(&ToProcess::Page { workers }, &page)
@@ -210,7 +212,7 @@ impl Process {
     }
 
     /// Makes the process a rank of this generation and not a spare any more.
-    pub fn takes_part(&mut self, generation: Generation) {
+    pub fn make_rank(&mut self, generation: Generation) {
         self.ready = Some(generation);
     }
 
@@ -222,12 +224,12 @@ impl Process {
     /// Returns the time since the process has closed its connection, if it has.
     ///
     /// A process closes the connection only at its end.
-    pub fn is_silent_for(&self) -> Option<Duration> {
+    pub fn time_since_close(&self) -> Option<Duration> {
         self.closed.map(|since| since.elapsed())
     }
 
     /// Receives the messages of the process, with their files.
-    pub fn hear(&mut self) -> Vec<(ToManager, Vec<OwnedFd>)> {
+    pub fn receive(&mut self) -> Vec<(ToManager, Vec<OwnedFd>)> {
         let mut heard = Vec::new();
         while let Some(line) = &self.line {
             match line.receive_with(Duration::ZERO) {
@@ -247,7 +249,7 @@ impl Process {
     }
 
     /// Sends a message to the process; its death is detected later.
-    pub fn tell(&self, message: &ToProcess, descriptors: &[OwnedFd]) {
+    pub fn send(&self, message: &ToProcess, descriptors: &[OwnedFd]) {
         let descriptors: Vec<_> = descriptors.iter().map(OwnedFd::as_fd).collect();
         if let Some(line) = &self.line {
             let _ = line.send_with(message, &descriptors);
@@ -255,7 +257,7 @@ impl Process {
     }
 
     /// Announces a generation in the process's page.
-    pub fn tell_generation(&self, generation: Generation) {
+    pub fn announce_generation(&self, generation: Generation) {
         self.shared
             .page()
             .manager

@@ -3,14 +3,14 @@
 //! MPI libraries keep it in files. Open MPI takes any directory for them, and aborts where the
 //! file system has no room; MPICH takes `/dev/shm` only.
 
-use crate::say::say;
+use crate::print_message::print_message;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 use std::time::{Duration, Instant};
 use understudy_catalogue::message;
 use understudy_formats::private::{Directory, MEMORY};
-use understudy_pmi::{Name, Namespace};
+use understudy_pmi::{GenerationName, Namespace};
 
 /// Room for a segment of Open MPI's `btl/sm`.
 ///
@@ -57,7 +57,7 @@ pub fn remove_disk_directory(in_memory: &Path) {
 fn report(free: u64, path: &Path) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        say(message::shared_memory_elsewhere(
+        print_message(message::shared_memory_elsewhere(
             MEMORY,
             free >> 20,
             path.display(),
@@ -108,7 +108,7 @@ impl Drop for SegmentDirectories {
 /// Record of generations whose MPI library has aborted while `/dev/shm` was full.
 #[derive(Default)]
 pub struct Aborts {
-    last: Option<(Name, Instant)>,
+    last: Option<(GenerationName, Instant)>,
 }
 
 impl Aborts {
@@ -116,7 +116,7 @@ impl Aborts {
     const TOGETHER: Duration = Duration::from_secs(60);
 
     /// Records the abort of a rank; the second generation in succession proves the cause.
-    pub fn note(&mut self, generation: &Name, ranks: usize) -> Option<String> {
+    pub fn note(&mut self, generation: &GenerationName, ranks: usize) -> Option<String> {
         let free = shortage(ranks)?;
         let before = self.last.replace((generation.clone(), Instant::now()));
         let (name, when) = before?;

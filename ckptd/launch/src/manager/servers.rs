@@ -5,7 +5,7 @@ use crate::Error;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::Receiver;
-use understudy_pmi::{Kind, Namespace, RankEvent, Server, ServerSettings, remove_segments};
+use understudy_pmi::{MpiKind, Namespace, RankEvent, Server, ServerSettings, remove_segments};
 
 /// The server of a node's MPI library, with directories for the memory that ranks share.
 pub struct Servers {
@@ -24,7 +24,7 @@ impl Servers {
         memory: PathBuf,
     ) -> Result<(Servers, Receiver<RankEvent>), Error> {
         // MPICH accepts `/dev/shm` only.
-        let may_be_on_disk = settings.mpi.kind == Kind::OpenMpi;
+        let may_be_on_disk = settings.mpi.kind == MpiKind::OpenMpi;
         let (server, events) = Server::start(settings)?;
         let segments = SegmentDirectories::new(memory, may_be_on_disk);
         Ok((Servers { server, segments }, events))

@@ -1,23 +1,23 @@
 //! End, rollback and continuation of spawned processes.
 
-use super::node::Node;
+use super::node::NodeState;
 use super::process::Process;
 use super::spawned_groups::SpawnedGroup;
 use crate::messages::Report;
-use crate::say::say;
+use crate::print_message::print_message;
 use rustix::process::{Signal, pidfd_send_signal};
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 use understudy_catalogue::message;
 use understudy_numbers::{Guardian, Rank, Worker};
 use understudy_wire::io::{Interest, is_ready};
-use understudy_wire::line::{ChildNews, ToGuardian, ToManager};
+use understudy_wire::line::{ChildState, ToGuardian, ToManager};
 
-impl Node {
+impl NodeState {
     /// Handles the start or the end of a spawned process.
     ///
     /// `pidfd` is set if the process was started.
-    pub(super) fn note_child(&mut self, id: u64, news: ChildNews, pidfd: Option<OwnedFd>) {
+    pub(super) fn note_child(&mut self, id: u64, news: ChildState, pidfd: Option<OwnedFd>) {
         let mut groups = self.children.groups.iter_mut();
         let found = groups.find_map(|group| {
             let at = group.children.iter().position(|child| child.id == id)?;
@@ -29,7 +29,7 @@ impl Node {
             return;
         };
         match news {
-            ChildNews::Started => {
+            ChildState::Started => {
                 group.children[at].pidfd = pidfd;
                 if group.is_killed {
                     group.kill();
@@ -39,14 +39,14 @@ impl Node {
                     answer.give(group.name.as_str().into());
                 }
             }
-            ChildNews::NotStarted { why } => {
+            ChildState::NotStarted { why } => {
                 if !group.is_killed {
-                    say(message::spawn_failed(why));
+                    print_message(message::spawn_failed(why));
                 }
                 group.children[at].has_ended = true;
                 group.kill();
             }
-            ChildNews::Ended { status, is_killed } => {
+            ChildState::Ended { status, is_killed } => {
                 log::info!(
                     "child {id} ({}:{at}) has ended with status {status}",
                     group.label
@@ -58,17 +58,17 @@ impl Node {
                 if let (0, Some(servers)) = (status, &self.servers) {
                     servers.lose(&group.name, Rank(at as u32));
                 }
-                let is_bad = status != 0 && !group.is_killed && group.broke.is_none();
+                let is_bad = status != 0 && !group.is_killed && group.failure.is_none();
                 if is_bad && child.is_finalised {
                     self.children.status = status;
                 } else if is_bad && self.children.is_awaited {
                     self.end_as(status);
                 } else if is_bad {
                     let goes_back =
-                        is_killed && !group.is_settled && !group.is_held && !self.is_ending;
+                        is_killed && !group.is_permanent && !group.is_stopped && !self.is_ending;
                     // A captured process may turn out not to be spawned again.
                     if group.is_captured || !goes_back {
-                        group.broke = Some((Instant::now(), status));
+                        group.failure = Some((Instant::now(), status));
                     }
                     if goes_back {
                         self.fail_for_child();
@@ -93,19 +93,22 @@ impl Node {
             .collect();
         let (status, is_killed) = (128 + libc::SIGKILL, true);
         for id in its {
-            self.note_child(id, ChildNews::Ended { status, is_killed }, None);
+            self.note_child(id, ChildState::Ended { status, is_killed }, None);
         }
     }
 
     /// Fails the generation because a spawned process was killed.
     pub(super) fn fail_for_child(&mut self) {
-        say(message::SPAWNED_PROCESS_KILLED);
+        print_message(message::SPAWNED_PROCESS_KILLED);
         // The worker that has spawned the child is among these processes, or has died, which fails
         // the generation as well.
         let number = self.processes.keys().next().copied();
         let failed = number.zip(self.generation()).map(|(number, generation)| {
             let said = ToManager::Failed { generation };
-            Report::Process { number, said }
+            Report::Process {
+                number,
+                message: said,
+            }
         });
         self.reports.extend(failed);
     }
@@ -117,7 +120,7 @@ impl Node {
         let now = Instant::now();
         let is_over = |group: &&mut SpawnedGroup| group.ends_job_at().is_some_and(|due| due <= now);
         let over = self.children.groups.iter_mut().filter(is_over);
-        let over = over.filter_map(|group| group.broke.take());
+        let over = over.filter_map(|group| group.failure.take());
         for (_, status) in over.collect::<Vec<_>>() {
             self.end_as(status);
             self.forget_children();
@@ -129,10 +132,10 @@ impl Node {
     /// When all workers are in `MPI_Finalize`, an abort has no effect, and processes are killed
     /// instead.
     pub(super) fn end_as(&mut self, status: i32) {
-        say(message::spawned_process_ended(status));
+        print_message(message::spawned_process_ended(status));
         if self.children.is_awaited {
             self.children.status = status;
-            return self.end_those_who_wait();
+            return self.kill_waiting_processes();
         }
         self.reports.push(Report::Abort(status));
     }
@@ -140,7 +143,7 @@ impl Node {
     /// Kills the processes of the job that wait in `MPI_Finalize` for connected children.
     ///
     /// After the death of a child they would wait for ever.
-    pub(super) fn end_those_who_wait(&mut self) {
+    pub(super) fn kill_waiting_processes(&mut self) {
         self.children.kill_all();
         self.processes.values().for_each(Process::kill);
     }
@@ -151,7 +154,7 @@ impl Node {
         let is_over = |group: &mut SpawnedGroup| {
             let has_ended =
                 group.answer.is_none() && group.children.iter().all(|child| child.has_ended);
-            group.is_settled && group.broke.is_none() && has_ended
+            group.is_permanent && group.failure.is_none() && has_ended
         };
         let over: Vec<SpawnedGroup> = self.children.groups.extract_if(.., is_over).collect();
         over.iter().for_each(|group| self.forget_group(group));
@@ -164,7 +167,7 @@ impl Node {
         if self
             .servers
             .as_ref()
-            .is_some_and(|it| it.asks_for_spawned())
+            .is_some_and(|it| it.needs_spawned_namespaces())
         {
             let name = group.name.clone();
             self.reports.push(Report::Forget { name });
@@ -174,7 +177,7 @@ impl Node {
     pub(super) fn let_guardians_leave(&mut self) {
         if !self.children.is_any_open() {
             for (guardian, leave) in std::mem::take(&mut self.children.leaves) {
-                self.tell_guardian(guardian, &leave);
+                self.send_to_guardian(guardian, &leave);
             }
         }
     }
@@ -184,16 +187,16 @@ impl Node {
     /// They must not affect the next generation. Captured groups stay until their worker has
     /// resumed or was rolled back.
     pub(super) fn end_children(&mut self) {
-        self.end_groups(SpawnedGroup::goes_back);
+        self.end_groups(SpawnedGroup::is_rolled_back);
     }
 
     /// Handles the rollback of a worker to a point after `time` spawn calls.
     ///
     /// Later groups are ended because the worker spawns them again. After a return to an older
     /// checkpoint on disk these include settled groups.
-    pub(super) fn went_back(&mut self, worker: Worker, time: u64) {
-        self.children.settle(worker, time);
-        self.end_groups(|group| group.of.0 == worker && group.of.1 > time);
+    pub(super) fn rolled_back(&mut self, worker: Worker, time: u64) {
+        self.children.make_permanent(worker, time);
+        self.end_groups(|group| group.spawn_call.0 == worker && group.spawn_call.1 > time);
     }
 
     /// Kills all processes of the groups, and waits for their end.
@@ -217,8 +220,8 @@ impl Node {
     /// Its connected children would wait for it.
     pub(super) fn end_connected_children(&mut self) {
         if self.children.is_awaited && self.children.is_any_connected() {
-            say(message::DEATH_IN_FINALIZE_WITH_SPAWNED);
-            self.end_those_who_wait();
+            print_message(message::DEATH_IN_FINALIZE_WITH_SPAWNED);
+            self.kill_waiting_processes();
         }
     }
 

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 use understudy_numbers::{Guardian, ProcessNumber, Rank, Worker};
-use understudy_pmi::{Answer, Name};
+use understudy_pmi::{Answer, GenerationName};
 use understudy_wire::io::{Interest, is_ready};
 use understudy_wire::line::{ChildProgram, ToGuardian};
 
@@ -40,11 +40,11 @@ impl SpawnedChild {
 
 /// Processes of one spawn call.
 pub struct SpawnedGroup {
-    pub(super) name: Name,
+    pub(super) name: GenerationName,
     /// Worker that has spawned the processes, and the number of its spawn call.
     ///
     /// Groups that these processes spawn have the same values.
-    pub(super) of: (Worker, u64),
+    pub(super) spawn_call: (Worker, u64),
     /// Name of the group, equal when the worker spawns it again.
     pub(super) label: String,
     /// Number of spawn calls of the group's processes.
@@ -53,34 +53,34 @@ pub struct SpawnedGroup {
     pub(super) programs: Vec<ChildProgram>,
     pub(super) children: Vec<SpawnedChild>,
     pub(super) answer: Option<Answer>,
-    pub(super) is_settled: bool,
+    pub(super) is_permanent: bool,
     /// True if the group will be settled when the current cut is committed.
     pub(super) is_captured: bool,
     /// True if the processes are stopped because another generation was announced.
     ///
     /// In that generation they continue or are spawned again.
-    pub(super) is_held: bool,
+    pub(super) is_stopped: bool,
     pub(super) is_killed: bool,
     /// Time and status of a process that has failed or aborted by itself.
-    pub(super) broke: Option<(Instant, i32)>,
+    pub(super) failure: Option<(Instant, i32)>,
 }
 
 /// Time in which the death is detected because of which a child has aborted.
-pub const FOUND_DEAD: Duration = Duration::from_secs(1);
+pub const DETECTION_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl SpawnedGroup {
     /// True if the group is spawned again when its worker is rolled back.
-    pub(super) fn goes_back(&self) -> bool {
-        !self.is_settled && !self.is_captured
+    pub(super) fn is_rolled_back(&self) -> bool {
+        !self.is_permanent && !self.is_captured
     }
 
     /// Returns the time when a failure in the group ends the job.
     ///
     /// `None` if no process has failed, or while a rollback may still follow.
     pub(super) fn ends_job_at(&self) -> Option<Instant> {
-        let is_open = (self.is_captured || self.is_held) && !self.is_settled;
-        let (since, _) = self.broke.filter(|_| !is_open)?;
-        Some(since + FOUND_DEAD)
+        let is_open = (self.is_captured || self.is_stopped) && !self.is_permanent;
+        let (since, _) = self.failure.filter(|_| !is_open)?;
+        Some(since + DETECTION_TIMEOUT)
     }
 
     pub(super) fn running(&self) -> impl Iterator<Item = &OwnedFd> {
@@ -89,13 +89,13 @@ impl SpawnedGroup {
     }
 
     pub(super) fn kill(&mut self) {
-        (self.is_killed, self.answer, self.broke) = (true, None, None);
+        (self.is_killed, self.answer, self.failure) = (true, None, None);
         self.signal(Signal::KILL);
     }
 
-    pub(super) fn settle(&mut self) {
-        self.is_settled = true;
-        if std::mem::take(&mut self.is_held) {
+    pub(super) fn make_permanent(&mut self) {
+        self.is_permanent = true;
+        if std::mem::take(&mut self.is_stopped) {
             self.signal(Signal::CONT);
         }
     }
@@ -136,7 +136,9 @@ impl SpawnedGroups {
         worker: Worker,
         time: u64,
     ) -> impl Iterator<Item = &mut SpawnedGroup> {
-        let is_meant = move |group: &&mut SpawnedGroup| group.of.0 == worker && group.of.1 <= time;
+        let is_meant = move |group: &&mut SpawnedGroup| {
+            group.spawn_call.0 == worker && group.spawn_call.1 <= time
+        };
         self.groups.iter_mut().filter(is_meant)
     }
 
@@ -145,20 +147,21 @@ impl SpawnedGroups {
             .for_each(|group| group.is_captured = true);
     }
 
-    pub fn settle(&mut self, worker: Worker, time: u64) {
-        self.until(worker, time).for_each(SpawnedGroup::settle);
+    pub fn make_permanent(&mut self, worker: Worker, time: u64) {
+        self.until(worker, time)
+            .for_each(SpawnedGroup::make_permanent);
     }
 
-    pub(super) fn group(&mut self, name: &Name) -> Option<&mut SpawnedGroup> {
+    pub(super) fn group(&mut self, name: &GenerationName) -> Option<&mut SpawnedGroup> {
         self.groups.iter_mut().find(|group| group.name == *name)
     }
 
     /// Handles the abort of a process of this namespace; the whole group is killed.
     ///
     /// MPICH assumes that an aborted process ends.
-    pub fn broke(&mut self, name: &Name, status: i32) {
+    pub fn broke(&mut self, name: &GenerationName, status: i32) {
         if let Some(group) = self.group(name).filter(|group| !group.is_killed) {
-            group.broke.get_or_insert((Instant::now(), status));
+            group.failure.get_or_insert((Instant::now(), status));
             group.signal(Signal::KILL);
         }
     }
@@ -166,7 +169,7 @@ impl SpawnedGroups {
     /// Records that a child has called MPI_Finalize: its failure only sets the job's status.
     ///
     /// The end of the child may have been reported before.
-    pub fn finalised(&mut self, name: &Name, rank: Rank) {
+    pub fn finalised(&mut self, name: &GenerationName, rank: Rank) {
         let Some(group) = self.group(name) else {
             return;
         };
@@ -175,7 +178,7 @@ impl SpawnedGroups {
         };
         child.is_finalised = true;
         if child.has_ended
-            && let Some((_, status)) = group.broke.take_if(|(_, status)| child.status == *status)
+            && let Some((_, status)) = group.failure.take_if(|(_, status)| child.status == *status)
         {
             self.status = status;
         }
@@ -188,7 +191,7 @@ impl SpawnedGroups {
                 self.is_awaited = true;
                 // No worker is rolled back after that.
                 let captured = self.groups.iter_mut().filter(|group| group.is_captured);
-                captured.for_each(SpawnedGroup::settle);
+                captured.for_each(SpawnedGroup::make_permanent);
             }
             false => self.kill_all(),
         }
@@ -199,8 +202,8 @@ impl SpawnedGroups {
         self.programs += 1;
         self.is_awaited = false;
         for group in &mut self.groups {
-            group.settle();
-            group.of.1 = 0;
+            group.make_permanent();
+            group.spawn_call.1 = 0;
         }
     }
 
@@ -208,13 +211,13 @@ impl SpawnedGroups {
     ///
     /// Workers that have not left the current generation report which groups are spawned again.
     /// Until then nothing of these groups may reach them.
-    pub fn hold(&mut self) {
-        for group in self.groups.iter_mut().filter(|group| !group.is_settled) {
+    pub fn stop_temporary(&mut self) {
+        for group in self.groups.iter_mut().filter(|group| !group.is_permanent) {
             // The worker may still wait for an answer.
-            match group.goes_back() && group.answer.is_some() {
+            match group.is_rolled_back() && group.answer.is_some() {
                 true => group.kill(),
                 false => {
-                    group.is_held = true;
+                    group.is_stopped = true;
                     group.signal(Signal::STOP);
                 }
             }
@@ -238,14 +241,14 @@ impl SpawnedGroups {
     /// True if a child runs, or a failure of a child was not handled yet.
     pub(super) fn is_any_open(&self) -> bool {
         let is_open =
-            |group: &SpawnedGroup| group.broke.is_some() || group.running().next().is_some();
+            |group: &SpawnedGroup| group.failure.is_some() || group.running().next().is_some();
         self.groups.iter().any(is_open)
     }
 
     /// True if a child runs that would wait for the job's processes.
     pub(super) fn is_any_connected(&self) -> bool {
         let is_connected =
-            |group: &SpawnedGroup| !group.is_settled && group.running().next().is_some();
+            |group: &SpawnedGroup| !group.is_permanent && group.running().next().is_some();
         self.groups.iter().any(is_connected)
     }
 }

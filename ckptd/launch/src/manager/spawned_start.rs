@@ -2,25 +2,25 @@
 //!
 //! A guardian of this node starts them, in a namespace of their own.
 
-use super::mail::Mail;
-use super::node::Node;
+use super::node::NodeState;
+use super::node_queue::NodeMessage;
 use super::process::{Process, processors};
 use super::spawned_groups::{SpawnedChild, SpawnedGroup, SpawnedGroups};
 use crate::Error;
 use crate::messages::Report;
-use crate::say::say;
+use crate::print_message::print_message;
 use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
 use understudy_catalogue::message;
 use understudy_numbers::{Rank, Worker};
-use understudy_pmi::{Answer, Name, Namespace, Placement, Spawn, Spawned};
+use understudy_pmi::{Answer, GenerationName, Namespace, Placement, Spawn, Spawned};
 use understudy_wire::line::{ChildProgram, ChildStart, ToGuardian};
 
-impl Node {
+impl NodeState {
     /// Handles a spawn request of a rank.
     pub(super) fn spawn(&mut self, spawn: Spawn) {
         // The rank has announced the spawn call before it called its library.
-        self.hear_processes();
+        self.receive_from_processes();
         if self.announced.is_some() {
             // In the announced generation the rank spawns again.
             return;
@@ -29,12 +29,16 @@ impl Node {
             return;
         };
         if let Err(error) = self.start_group(spawn, of, label) {
-            tell(&error);
+            print_error(&error);
         }
     }
 
     /// Returns the worker of a spawn call, its number, and the group's name.
-    pub(super) fn origin(&mut self, caller: &Name, rank: Rank) -> Option<((Worker, u64), String)> {
+    pub(super) fn origin(
+        &mut self,
+        caller: &GenerationName,
+        rank: Rank,
+    ) -> Option<((Worker, u64), String)> {
         if let Some(number) = self.process_of(caller, rank) {
             let of = *self.children.expected.get(&number)?;
             return Some((of, format!("{}.{}.{}", self.children.programs, of.0, of.1)));
@@ -44,7 +48,10 @@ impl Node {
             .group(caller)
             .filter(|group| !group.is_killed)?;
         group.spawns += 1;
-        Some((group.of, format!("{}/{}", group.label, group.spawns)))
+        Some((
+            group.spawn_call,
+            format!("{}/{}", group.label, group.spawns),
+        ))
     }
 
     pub(super) fn start_group(
@@ -57,7 +64,7 @@ impl Node {
             return Ok(());
         };
         self.children.last_name += 1;
-        let here = self.begun.as_ref().map_or(0, |begun| begun.here);
+        let here = self.last_generation.as_ref().map_or(0, |begun| begun.here);
         let of_programs: Vec<u32> = spawn
             .programs
             .iter()
@@ -76,33 +83,33 @@ impl Node {
             }),
         };
         servers.begin(&namespace)?;
-        let is_told = servers.asks_for_spawned();
+        let is_told = servers.needs_spawned_namespaces();
         let caller = self.children.group(&spawn.generation);
         let of_caller =
-            |group: &mut SpawnedGroup| (group.is_settled, group.is_captured, group.is_held);
+            |group: &mut SpawnedGroup| (group.is_permanent, group.is_captured, group.is_stopped);
         let (is_settled, is_captured, is_held) = caller.map_or((false, false, false), of_caller);
         let name = namespace.name;
         self.children.groups.push(SpawnedGroup {
             name: name.clone(),
-            of,
+            spawn_call: of,
             label,
             spawns: 0,
             programs: spawn.programs,
             children: Vec::new(),
             answer: Some(spawn.answer),
             // Children of groups that always continue do so, too.
-            is_settled,
+            is_permanent: is_settled,
             is_captured,
-            is_held,
+            is_stopped: is_held,
             is_killed: false,
-            broke: None,
+            failure: None,
         });
         if is_told {
-            let (slot, joined) = (self.post.slot(), name.clone());
+            let (slot, joined) = (self.queue.slot(), name.clone());
             let (answer, _) = Answer::new(Box::new(move |reply| {
-                slot.put(Mail::Joined(joined, reply.is_some()))
+                slot.put(NodeMessage::Joined(joined, reply.is_some()))
             }));
-            let id = self.note(vec![name.clone()], answer);
+            let id = self.register_request(vec![name.clone()], answer);
             self.reports.push(Report::Join { id, name, size });
         } else {
             self.start_children(&name, true);
@@ -111,7 +118,7 @@ impl Node {
     }
 
     /// Starts the children after all nodes have registered them; kills the group if they cannot.
-    pub(super) fn start_children(&mut self, name: &Name, are_known: bool) {
+    pub(super) fn start_children(&mut self, name: &GenerationName, are_known: bool) {
         let Some(group) = self.children.group(name).filter(|group| !group.is_killed) else {
             return;
         };
@@ -119,7 +126,7 @@ impl Node {
             return group.kill();
         }
         if let Err(error) = self.start_each(name) {
-            tell(&error);
+            print_error(&error);
             self.children
                 .group(name)
                 .into_iter()
@@ -127,7 +134,7 @@ impl Node {
         }
     }
 
-    pub(super) fn start_each(&mut self, name: &Name) -> Result<(), Error> {
+    pub(super) fn start_each(&mut self, name: &GenerationName) -> Result<(), Error> {
         let SpawnedGroups {
             groups, last_id, ..
         } = &mut self.children;
@@ -163,7 +170,7 @@ impl Node {
             if let Err(error) = &sent {
                 // Without the answer that it waits for, the spawn call fails.
                 group.kill();
-                say(message::spawn_arguments(error));
+                print_message(message::spawn_arguments(error));
             }
             group.children.push(SpawnedChild {
                 id: *last_id,
@@ -178,6 +185,6 @@ impl Node {
     }
 }
 
-fn tell(error: &Error) {
-    say(message::spawn_impossible(error));
+fn print_error(error: &Error) {
+    print_message(message::spawn_impossible(error));
 }

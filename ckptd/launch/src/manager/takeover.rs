@@ -10,10 +10,10 @@ use understudy_numbers::Guardian;
 use understudy_wire::line::FromGuardian;
 
 /// Interval of polling for guardians that have not joined.
-pub const LOOK: Duration = Duration::from_millis(100);
+pub const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Message of a guardian: its rank, the message and its files.
-type Heard = (Guardian, FromGuardian, Vec<OwnedFd>);
+type DeferredMessage = (Guardian, FromGuardian, Vec<OwnedFd>);
 
 /// State of the takeover until all guardians have joined.
 #[derive(Default)]
@@ -24,9 +24,9 @@ pub struct Takeover {
     pub(super) size: Option<u32>,
     pub(super) absent: BTreeSet<Guardian>,
     /// Time of the last poll for absent guardians.
-    pub(super) looked: Option<Instant>,
+    pub(super) last_poll: Option<Instant>,
     /// Messages that are handled after the takeover.
-    pub(super) held: Vec<Heard>,
+    pub(super) deferred: Vec<DeferredMessage>,
     /// File of the MPI library.
     pub(super) library: Option<PathBuf>,
 }
@@ -47,14 +47,14 @@ impl Takeover {
         }
     }
 
-    pub fn hold(&mut self, rank: Guardian, message: FromGuardian, files: Vec<OwnedFd>) {
-        self.held.push((rank, message, files));
+    pub fn defer(&mut self, rank: Guardian, message: FromGuardian, files: Vec<OwnedFd>) {
+        self.deferred.push((rank, message, files));
     }
 
     /// Returns the deferred messages once the leader leads.
-    pub fn take_held(&mut self) -> Vec<Heard> {
+    pub fn take_deferred(&mut self) -> Vec<DeferredMessage> {
         match self.is_led {
-            true => std::mem::take(&mut self.held),
+            true => std::mem::take(&mut self.deferred),
             false => Vec::new(),
         }
     }
@@ -66,8 +66,8 @@ impl Takeover {
     /// Returns the time for which the node may wait.
     pub fn limit(&self) -> Option<Duration> {
         match (self.is_led, self.size) {
-            (true, _) => (!self.held.is_empty()).then_some(Duration::ZERO),
-            (false, size) => size.map(|_| LOOK),
+            (true, _) => (!self.deferred.is_empty()).then_some(Duration::ZERO),
+            (false, size) => size.map(|_| POLL_INTERVAL),
         }
     }
 }

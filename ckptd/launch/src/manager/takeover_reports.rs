@@ -1,42 +1,49 @@
 //! Reports of guardians to a manager that follows another one.
 
 use super::generations::{SEGMENTS, SESSIONS};
-use super::node::{Left, Node};
-use super::process::{Caller, Process};
+use super::node::{NodeState, ReplicaStore};
+use super::process::{Process, RegisteredProcess};
 use super::servers::remove_generations;
-use super::takeover::LOOK;
+use super::takeover::POLL_INTERVAL;
 use crate::messages::Report;
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Instant;
 use understudy_numbers::Guardian;
-use understudy_protocol::Known;
-use understudy_wire::line::{Call, FromGuardian, Has, Line, Socket};
+use understudy_protocol::ProcessHistory;
+use understudy_wire::line::{FromGuardian, Line, ProcessRecord, Registration, Socket};
 
-impl Node {
+impl NodeState {
     /// Registers a process that was started for an earlier manager.
-    pub(super) fn learn(&mut self, rank: Guardian, has: Has, files: Vec<OwnedFd>) {
+    pub(super) fn add_reported_process(
+        &mut self,
+        rank: Guardian,
+        has: ProcessRecord,
+        files: Vec<OwnedFd>,
+    ) {
         let number = has.number;
         let mut files = files.into_iter();
-        let mut known = Known {
-            keeps: has.keeps,
-            heir_of: has.heir_of,
-            ..Known::default()
+        let mut known = ProcessHistory {
+            replicas_of: has.replicas_of,
+            adopted_from: has.adopted_from,
+            ..ProcessHistory::default()
         };
         self.homes.insert(number, rank);
-        for call in has.calls {
+        for call in has.registrations {
             self.takeover.library = Some(PathBuf::from(&call.library));
-            let of_call = files.by_ref().take(Call::DESCRIPTORS).collect();
-            let Some(caller) = Caller::new(call, of_call) else {
+            let of_call = files.by_ref().take(Registration::DESCRIPTORS).collect();
+            let Some(caller) = RegisteredProcess::new(call, of_call) else {
                 continue;
             };
-            known.is_heard = true;
-            caller.tell_again();
-            let Ok(page) = caller.look() else { continue };
-            if page.has_played() || page.has_ended() {
-                page.tell(&mut known);
-                self.is_protected |= known.has_part || known.is_protected;
+            known.has_used_mpi = true;
+            caller.notify_new_manager();
+            let Ok(page) = caller.map_page() else {
+                continue;
+            };
+            if page.was_in_generation() || page.has_ended() {
+                page.copy_to(&mut known);
+                self.is_protected |= known.has_resumed || known.is_protected;
                 if let Ok(process) = Process::new(caller, self.poller.registry()) {
                     self.processes.insert(number, process);
                 }
@@ -45,14 +52,14 @@ impl Node {
                 // registration.
                 let (call, files) = caller.take_apart();
                 self.takeover
-                    .hold(rank, FromGuardian::Called { number, call }, files);
+                    .defer(rank, FromGuardian::Registered { number, call }, files);
             }
         }
-        if let Some(worker) = has.keeps {
+        if let Some(worker) = has.replicas_of {
             let (files, status) = (files.collect(), libc::SIGKILL);
             self.files.insert(
                 number,
-                Left {
+                ReplicaStore {
                     worker,
                     files,
                     status,
@@ -61,28 +68,28 @@ impl Node {
         }
         for ended in has.ends {
             self.takeover
-                .hold(rank, FromGuardian::Ended(ended), Vec::new());
+                .defer(rank, FromGuardian::Ended(ended), Vec::new());
         }
-        self.reports.push(Report::Knows {
+        self.reports.push(Report::ProcessReported {
             rank,
             number,
-            known,
+            history: known,
         });
     }
 
     /// Reports guardians that are missing for the takeover and have died.
-    pub(super) fn look_for_guardians(&mut self) {
+    pub(super) fn poll_absent_guardians(&mut self) {
         let Some(size) = self.takeover.size.filter(|_| !self.takeover.is_led) else {
             return;
         };
         if self
             .takeover
-            .looked
-            .is_some_and(|last| last.elapsed() < LOOK)
+            .last_poll
+            .is_some_and(|last| last.elapsed() < POLL_INTERVAL)
         {
             return;
         }
-        self.takeover.looked = Some(Instant::now());
+        self.takeover.last_poll = Some(Instant::now());
         for rank in (0..size)
             .map(Guardian)
             .filter(|rank| !self.guardians.contains_key(rank))
@@ -91,7 +98,7 @@ impl Node {
             let called = Line::call(&self.directory, Socket::Guardian(rank));
             let has_gone = called.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused);
             if has_gone && self.takeover.absent.insert(rank) {
-                self.reports.push(Report::Gone { rank });
+                self.reports.push(Report::GuardianDied { rank });
             }
         }
     }

@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 /// Silence, in time in which this process runs, after which a peer is lost.
-pub const DOUBT: Duration = Duration::from_secs(1);
+pub const DOUBT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Longest time between two updates that counts.
 ///
 /// A longer interval means that this process, and maybe its machine, was not running.
-const STEP: Duration = Duration::from_millis(500);
+const MAX_STEP: Duration = Duration::from_millis(500);
 /// Time between two updates.
 const PERIOD: Duration = Duration::from_millis(100);
 
@@ -31,13 +31,13 @@ impl Doubt {
         }
         let now = Instant::now();
         if let Some(last) = self.updated.replace(now) {
-            self.silence += now.duration_since(last).min(STEP);
+            self.silence += now.duration_since(last).min(MAX_STEP);
         }
     }
 
     /// True if the peer may be declared lost.
     pub fn is_over(&self) -> bool {
-        self.silence >= DOUBT
+        self.silence >= DOUBT_TIMEOUT
     }
 
     /// Returns the time until the next update; `None` without a doubt.
@@ -55,7 +55,7 @@ mod tests {
         let mut doubt = Doubt::default();
         doubt.update(true);
         assert!(doubt.limit().is_some_and(|limit| limit <= PERIOD));
-        std::thread::sleep(DOUBT + STEP);
+        std::thread::sleep(DOUBT_TIMEOUT + MAX_STEP);
         doubt.update(true);
         assert!(!doubt.is_over(), "{doubt:?}");
         let began = Instant::now();
@@ -63,7 +63,7 @@ mod tests {
             std::thread::sleep(PERIOD);
             doubt.update(true);
         }
-        assert!(began.elapsed() >= DOUBT - STEP);
+        assert!(began.elapsed() >= DOUBT_TIMEOUT - MAX_STEP);
         doubt.update(false);
         assert_eq!((doubt.limit(), doubt.silence), (None, Duration::ZERO));
     }

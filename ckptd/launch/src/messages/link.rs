@@ -20,9 +20,9 @@ const LONGEST: usize = 256 << 20;
 /// Limit of memory for decoding a payload.
 const DECODED: usize = 2 * LONGEST;
 /// Limit of unsent bytes after which the other side counts as gone.
-const MOST_TO_SEND: usize = 2 * LONGEST;
+const MAX_UNSENT: usize = 2 * LONGEST;
 /// Limit of bytes that are read before other connections are served.
-const TURN: usize = 1 << 20;
+const MAX_READ_PER_TURN: usize = 1 << 20;
 /// Interval of attempts to send the last bytes.
 const FINISH_PERIOD: Duration = Duration::from_millis(10);
 /// Time limit of a greeting.
@@ -66,7 +66,7 @@ impl Link {
         Ok(Link {
             stream,
             mailbox: Mailbox::default(),
-            out: Outbox::new(MOST_TO_SEND),
+            out: Outbox::new(MAX_UNSENT),
             is_flooded: false,
         })
     }
@@ -105,7 +105,7 @@ impl Link {
         let Greeting::Challenge { nonce } = self.wait_for(until)? else {
             return Err(ErrorKind::InvalidData.into());
         };
-        self.say(&Greeting::Node {
+        self.send(&Greeting::Node {
             proof: auth::proof(Purpose::Node, token, &nonce),
             nonce: own,
             node,
@@ -127,7 +127,7 @@ impl Link {
     /// Blocks until the next message of the greeting arrives.
     fn wait_for(&mut self, until: Instant) -> io::Result<Greeting> {
         loop {
-            if let Some(greeting) = self.hear_greeting()? {
+            if let Some(greeting) = self.receive_greeting()? {
                 return Ok(greeting);
             }
             let left = until.saturating_duration_since(Instant::now());
@@ -144,7 +144,7 @@ impl Link {
     }
 
     /// Queues a message, and sends as much as possible at once.
-    pub fn say(&mut self, message: &impl Encode) {
+    pub fn send(&mut self, message: &impl Encode) {
         let frame = encode_within(message, LONGEST);
         let is_taken = frame.is_some_and(|frame| self.out.push(&frame).is_ok());
         self.is_flooded |= !is_taken;
@@ -203,8 +203,8 @@ impl Link {
     /// Receives all messages that have arrived.
     ///
     /// The error is set if the other side has gone or a message is malformed.
-    pub fn hear<M: Decode<()>>(&mut self) -> (Vec<M>, Option<io::Error>) {
-        let mut error = self.read(TURN).err();
+    pub fn receive<M: Decode<()>>(&mut self) -> (Vec<M>, Option<io::Error>) {
+        let mut error = self.read(MAX_READ_PER_TURN).err();
         let mut heard = Vec::new();
         while error.is_none() {
             match self.take() {
@@ -220,7 +220,7 @@ impl Link {
     ///
     /// The other side has not authenticated: at most [`understudy_wire::UNAUTHENTICATED`] bytes are
     /// read.
-    pub fn hear_greeting(&mut self) -> io::Result<Option<Greeting>> {
+    pub fn receive_greeting(&mut self) -> io::Result<Option<Greeting>> {
         let room = self.mailbox.decoder().room_unauthenticated();
         self.read(room)?;
         let taken = self.mailbox.decoder().take_unauthenticated();

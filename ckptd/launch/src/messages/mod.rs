@@ -20,12 +20,12 @@ mod report;
 mod server_order;
 
 #[cfg(test)]
-pub use doubt::DOUBT;
+pub use doubt::DOUBT_TIMEOUT;
 pub use doubt::Doubt;
-pub use duty::{Duty, LeaderToStarter, StarterToLeader};
+pub use duty::{LeaderToStarter, ManagerDuty, StarterToLeader};
 pub use link::{GREETING, Greeting, Link};
-pub use link_message::{BEAT, LEASE, LeaderToNode, NodeToLeader};
+pub use link_message::{HEARTBEAT_INTERVAL, LEASE_TIMEOUT, LeaderToNode, NodeToLeader};
 pub use order::{Beginning, Order};
-pub use pipe_messages::{Messages, put};
+pub use pipe_messages::{Messages, write_message};
 pub use report::{FenceOf, Report};
-pub use server_order::{Joining, ServerOrder};
+pub use server_order::{ServerOrder, SpawnedNamespace};

@@ -58,12 +58,12 @@ pub struct Beginning {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::messages::Joining;
+    use crate::messages::SpawnedNamespace;
     use bincode::config::standard;
     use std::time::Duration;
     use understudy_messages::ToGuardian;
     use understudy_numbers::{Generation, Guardian, Rank, Worker};
-    use understudy_pmi::Name;
+    use understudy_pmi::GenerationName;
 
     fn job_orders() -> Vec<JobOrder<Beginning>> {
         let (number, generation) = (ProcessNumber(5), Generation(6));
@@ -88,13 +88,13 @@ mod tests {
                 generation: Some(generation),
             },
             JobOrder::Announce { generation },
-            JobOrder::CountSpare,
-            JobOrder::Ask {
+            JobOrder::CountSpareDeath,
+            JobOrder::RequestPlacementHints {
                 number,
-                fallen: vec![ProcessNumber(7)],
+                failed: vec![ProcessNumber(7)],
             },
-            JobOrder::Inherit {
-                heir: number,
+            JobOrder::AdoptStore {
+                adopter: number,
                 from: ProcessNumber(7),
             },
             JobOrder::Begin(beginning),
@@ -103,8 +103,8 @@ mod tests {
     }
 
     fn server_orders() -> Vec<ServerOrder> {
-        let name = Name::new("n", 0).unwrap();
-        let joining = Joining {
+        let name = GenerationName::new("n", 0).unwrap();
+        let joining = SpawnedNamespace {
             name: name.clone(),
             size: 3,
             host: "h".to_owned(),
@@ -116,11 +116,11 @@ mod tests {
                 rank: Rank(2),
             },
             ServerOrder::Join { id: 1, joining },
-            ServerOrder::WentBack {
+            ServerOrder::RolledBack {
                 worker: Worker(1),
                 number: 2,
             },
-            ServerOrder::Look {
+            ServerOrder::ReadBoards {
                 id: 1,
                 workers: vec![Worker(2)],
             },

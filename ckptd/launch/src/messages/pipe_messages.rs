@@ -15,7 +15,7 @@ const DECODED: usize = 4 * LONGEST;
 ///
 /// # Errors
 /// Errors of write(2); the message is too long.
-pub fn put(to: &mut impl Write, message: &impl Encode) -> io::Result<()> {
+pub fn write_message(to: &mut impl Write, message: &impl Encode) -> io::Result<()> {
     let frame = encode_within(message, LONGEST).ok_or(ErrorKind::InvalidInput)?;
     to.write_all(&frame)?;
     to.flush()
@@ -57,7 +57,7 @@ impl<R: Read> Messages<R> {
     ///
     /// # Errors
     /// Errors of [`next`](Self::next).
-    pub fn hear<M: Decode<()>>(&mut self) -> io::Result<Vec<M>> {
+    pub fn read_available<M: Decode<()>>(&mut self) -> io::Result<Vec<M>> {
         self.read()?;
         std::iter::from_fn(|| self.take().transpose()).collect()
     }
@@ -86,11 +86,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_come_whole_and_the_end_is_an_error() {
+    fn messages_are_complete_and_the_end_is_an_error() {
         let mut bytes = Vec::new();
         let long = vec![7u8; 10_000];
-        put(&mut bytes, &long).expect("written");
-        put(&mut bytes, &1u32).expect("written");
+        write_message(&mut bytes, &long).expect("written");
+        write_message(&mut bytes, &1u32).expect("written");
         let mut messages = Messages::new(&bytes[..]);
         assert_eq!(messages.next::<Vec<u8>>().expect("whole"), long);
         assert_eq!(messages.next::<u32>().expect("whole"), 1);

@@ -2,46 +2,46 @@
 
 use bincode::{Decode, Encode};
 use understudy_numbers::{Generation, Guardian, ProcessNumber, Rank, Worker};
-use understudy_pmi::{Members, Name, Purpose};
-use understudy_protocol::Known;
-use understudy_wire::line::{Ended, ToManager};
+use understudy_pmi::{GenerationName, Members, Purpose};
+use understudy_protocol::ProcessHistory;
+use understudy_wire::line::{ProcessEnd, ToManager};
 
 /// A report of a node to the leader.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 pub enum Report {
     /// A guardian has joined; `is_again` if it had another manager before.
-    Came {
+    GuardianJoined {
         rank: Guardian,
         workers: u32,
         spares: u32,
         replenishes: bool,
-        is_again: bool,
+        had_manager: bool,
     },
     /// The guardian has a process that it has started for an earlier manager.
-    Knows {
+    ProcessReported {
         rank: Guardian,
         number: ProcessNumber,
-        known: Known,
+        history: ProcessHistory,
     },
     /// The guardian has reported all its processes.
-    Told {
+    AllReported {
         rank: Guardian,
     },
     /// A guardian has died with its processes.
-    Gone {
+    GuardianDied {
         rank: Guardian,
     },
     /// A process has begun to use MPI.
-    Called {
+    Registered {
         number: ProcessNumber,
     },
     Process {
         number: ProcessNumber,
-        said: ToManager,
+        message: ToManager,
     },
-    Ended(Ended),
+    Ended(ProcessEnd),
     /// The MPI library of a process has aborted in a generation.
-    Broke {
+    LibraryAborted {
         number: ProcessNumber,
         generation: Generation,
     },
@@ -52,7 +52,7 @@ pub enum Report {
     /// The job has this status if all other processes succeed.
     Spawned(i32),
     /// The job cannot continue on this node; the reason.
-    GivesUp(String),
+    CannotContinue(String),
     /// This node's ranks have entered a fence ([`understudy_pmi::Fence`]).
     Fence {
         /// Identifier of the request, which the answer repeats.
@@ -63,27 +63,27 @@ pub enum Report {
     /// A rank of this node requests data of a rank on another node ([`understudy_pmi::Modex`]).
     Modex {
         id: u64,
-        of: Name,
+        of: GenerationName,
         rank: Rank,
     },
     /// Processes were spawned on this node; all nodes must register their namespace.
     Join {
         id: u64,
-        name: Name,
+        name: GenerationName,
         size: u32,
     },
     /// A process requests boards of these workers, which are on the node of `process`.
-    Look {
+    ReadBoards {
         id: u64,
         process: ProcessNumber,
         workers: Vec<Worker>,
     },
     /// The namespace of spawned processes has ended.
     Forget {
-        name: Name,
+        name: GenerationName,
     },
     /// The answer to an [`super::ServerOrder::Modex`], [`super::ServerOrder::Join`] or
-    /// [`super::ServerOrder::Look`].
+    /// [`super::ServerOrder::ReadBoards`].
     Answer {
         id: u64,
         bytes: Option<Vec<u8>>,

@@ -5,31 +5,35 @@ use bincode::enc::Encoder;
 use bincode::error::{AllowedEnumVariants, DecodeError, EncodeError};
 use bincode::{Decode, Encode};
 use understudy_numbers::{Rank, Worker};
-use understudy_pmi::Name;
+use understudy_pmi::GenerationName;
 
 /// An order about the servers of the MPI library, or about spawned processes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ServerOrder {
     /// Requests the data that a rank of this node has put, for another node.
-    Modex { id: u64, of: Name, rank: Rank },
+    Modex {
+        id: u64,
+        of: GenerationName,
+        rank: Rank,
+    },
     /// Registers processes that the program has spawned on another node.
-    Join { id: u64, joining: Joining },
+    Join { id: u64, joining: SpawnedNamespace },
     /// Reports that a worker was rolled back to an earlier number of spawn calls.
     ///
     /// The worker, on another node, has spawned processes on this node.
-    WentBack { worker: Worker, number: u64 },
+    RolledBack { worker: Worker, number: u64 },
     /// Requests the boards of these workers of this node, for another node.
-    Look { id: u64, workers: Vec<Worker> },
+    ReadBoards { id: u64, workers: Vec<Worker> },
     /// Ends the namespace of spawned processes.
-    Forget { name: Name },
+    Forget { name: GenerationName },
     /// Answers a request of the node.
     Answer { id: u64, bytes: Option<Vec<u8>> },
 }
 
 /// Processes that the program has spawned.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
-pub struct Joining {
-    pub name: Name,
+pub struct SpawnedNamespace {
+    pub name: GenerationName,
     pub size: u32,
     pub host: String,
 }
@@ -45,8 +49,8 @@ impl Encode for ServerOrder {
         match self {
             ServerOrder::Modex { id, of, rank } => (8u32, id, of, rank).encode(encoder),
             ServerOrder::Join { id, joining } => (9u32, id, joining).encode(encoder),
-            ServerOrder::WentBack { worker, number } => (10u32, worker, number).encode(encoder),
-            ServerOrder::Look { id, workers } => (11u32, id, workers).encode(encoder),
+            ServerOrder::RolledBack { worker, number } => (10u32, worker, number).encode(encoder),
+            ServerOrder::ReadBoards { id, workers } => (11u32, id, workers).encode(encoder),
             ServerOrder::Forget { name } => (12u32, name).encode(encoder),
             ServerOrder::Answer { id, bytes } => (13u32, id, bytes).encode(encoder),
         }
@@ -65,11 +69,11 @@ impl<Context> Decode<Context> for ServerOrder {
                 id: Decode::decode(decoder)?,
                 joining: Decode::decode(decoder)?,
             },
-            10 => ServerOrder::WentBack {
+            10 => ServerOrder::RolledBack {
                 worker: Decode::decode(decoder)?,
                 number: Decode::decode(decoder)?,
             },
-            11 => ServerOrder::Look {
+            11 => ServerOrder::ReadBoards {
                 id: Decode::decode(decoder)?,
                 workers: Decode::decode(decoder)?,
             },

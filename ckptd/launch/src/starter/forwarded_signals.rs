@@ -22,14 +22,16 @@ const FORWARDED: [i32; 5] = [
 ///
 /// After the end of a guardian another process may have its number.
 #[derive(Clone)]
-pub(super) struct Started(Arc<[OwnedFd]>);
+pub(super) struct StartedGuardians(Arc<[OwnedFd]>);
 
-impl Started {
+impl StartedGuardians {
     /// # Errors
     /// Errors of pidfd_open(2).
-    pub fn new(guardians: &[Child]) -> Result<Started, Error> {
+    pub fn new(guardians: &[Child]) -> Result<StartedGuardians, Error> {
         let pidfds: Result<_, _> = guardians.iter().map(pidfd_of).collect();
-        pidfds.map(Started).map_err(Error::system("a guardian"))
+        pidfds
+            .map(StartedGuardians)
+            .map_err(Error::system("a guardian"))
     }
 
     pub fn signal(&self, number: i32) {
@@ -60,7 +62,7 @@ impl CaughtSignals {
     /// Errors of starting a thread.
     pub fn pass_on_to(
         mut self,
-        guardians: Started,
+        guardians: StartedGuardians,
         mut notify: impl FnMut(i32) + Send + 'static,
     ) -> Result<(), Error> {
         spawn_thread(move || {

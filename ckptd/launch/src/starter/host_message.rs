@@ -1,9 +1,9 @@
 //! Messages of the starter to another host of its job.
 
-use super::node_share::Share;
+use super::node_share::NodeShare;
 use crate::Error;
 use crate::job_environment::Environment;
-use crate::messages::Duty;
+use crate::messages::ManagerDuty;
 use bincode::{Decode, Encode};
 use std::path::Path;
 use xxhash_rust::xxh3::xxh3_64;
@@ -14,8 +14,8 @@ pub struct Assignment {
     pub build: u64,
     pub directory: Vec<u8>,
     pub environment: Environment,
-    pub share: Share,
-    pub duty: Duty,
+    pub share: NodeShare,
+    pub duty: ManagerDuty,
 }
 
 #[derive(Debug, Encode, Decode)]

@@ -15,7 +15,7 @@ pub struct Host {
 
 /// Order in which ranks are assigned to hosts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum By {
+pub enum RankOrder {
     /// Fills a host before the next one.
     #[default]
     Slot,
@@ -23,13 +23,13 @@ pub enum By {
     Node,
 }
 
-impl std::str::FromStr for By {
+impl std::str::FromStr for RankOrder {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<By, String> {
+    fn from_str(text: &str) -> Result<RankOrder, String> {
         match text {
-            "slot" => Ok(By::Slot),
-            "node" => Ok(By::Node),
+            "slot" => Ok(RankOrder::Slot),
+            "node" => Ok(RankOrder::Node),
             _ => Err("ranks are dealt out by `slot` or by `node`".into()),
         }
     }
@@ -91,7 +91,7 @@ fn add(hosts: &mut Vec<Host>, name: &str, slots: &str) -> Result<(), Error> {
 ///
 /// # Errors
 /// [`Error::Slots`].
-pub fn deal(hosts: &[Host], size: u32, by: By) -> Result<Vec<Vec<Guardian>>, Error> {
+pub fn assign_ranks(hosts: &[Host], size: u32, by: RankOrder) -> Result<Vec<Vec<Guardian>>, Error> {
     let slots: u32 = hosts.iter().map(|host| host.slots).sum();
     if slots < size {
         return Err(Error::Slots { slots, size });
@@ -101,8 +101,8 @@ pub fn deal(hosts: &[Host], size: u32, by: By) -> Result<Vec<Vec<Guardian>>, Err
         seats.extend((0..host.slots).map(|turn| (turn, at)));
     }
     match by {
-        By::Slot => {}
-        By::Node => seats.sort_unstable(),
+        RankOrder::Slot => {}
+        RankOrder::Node => seats.sort_unstable(),
     }
     let mut ranks = vec![Vec::new(); hosts.len()];
     for (rank, (_, at)) in (0..size).zip(seats) {
@@ -156,16 +156,16 @@ mod tests {
         let numbers =
             |ranks: Vec<Guardian>| ranks.into_iter().map(|rank| rank.0).collect::<Vec<_>>();
         let dealt = |by| {
-            deal(&hosts, 5, by)
+            assign_ranks(&hosts, 5, by)
                 .expect("room")
                 .into_iter()
                 .map(numbers)
                 .collect::<Vec<_>>()
         };
-        assert_eq!(dealt(By::Slot), [vec![0, 1], vec![2], vec![3, 4]]);
-        assert_eq!(dealt(By::Node), [vec![0, 3], vec![1], vec![2, 4]]);
+        assert_eq!(dealt(RankOrder::Slot), [vec![0, 1], vec![2], vec![3, 4]]);
+        assert_eq!(dealt(RankOrder::Node), [vec![0, 3], vec![1], vec![2, 4]]);
         assert!(matches!(
-            deal(&hosts, 7, By::Slot),
+            assign_ranks(&hosts, 7, RankOrder::Slot),
             Err(Error::Slots { slots: 6, size: 7 })
         ));
     }

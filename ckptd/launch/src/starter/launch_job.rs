@@ -2,8 +2,8 @@
 //!
 //! They run on this node, or on [several hosts](run_on_several).
 
-use super::forwarded_signals::{CaughtSignals, Started};
-use super::node_share::Share;
+use super::forwarded_signals::{CaughtSignals, StartedGuardians};
+use super::node_share::NodeShare;
 use super::plan::Plan;
 use super::several_hosts::run_on_several;
 use crate::Error;
@@ -26,7 +26,7 @@ pub fn run(plan: &Plan, notify: impl FnMut(i32) + Send + 'static) -> Result<i32,
         .to_string_lossy()
         .into_owned();
     let job = format!("{CKPTD_JOB}{host}-{}@1", std::process::id());
-    let share = Share::of(plan, job)?;
+    let share = NodeShare::of(plan, job)?;
     if !plan.hosts.is_empty() {
         return run_on_several(plan, &share, &host, (signals, notify));
     }
@@ -43,13 +43,13 @@ pub fn run(plan: &Plan, notify: impl FnMut(i32) + Send + 'static) -> Result<i32,
 }
 
 fn guard(
-    share: &Share,
+    share: &NodeShare,
     context: &ProcessContext,
     signals: CaughtSignals,
     notify: impl FnMut(i32) + Send + 'static,
 ) -> Result<i32, Error> {
     let guardians = share.start(context, Stdio::inherit)?;
-    signals.pass_on_to(Started::new(&guardians)?, notify)?;
+    signals.pass_on_to(StartedGuardians::new(&guardians)?, notify)?;
     let mut codes = Vec::new();
     for mut child in guardians {
         codes.extend(child.wait().map_err(Error::system("a guardian"))?.code());

@@ -9,7 +9,7 @@ mod plan;
 mod remote_host;
 mod several_hosts;
 
-pub use hosts::{By, Host, hosts_of_file, hosts_of_list};
+pub use hosts::{Host, RankOrder, hosts_of_file, hosts_of_list};
 pub use launch_job::run;
 pub use plan::Plan;
 pub use remote_host::run_on_host;

@@ -17,7 +17,7 @@ use understudy_wire::line::PRELOADED;
 
 /// Share of a node in a job.
 #[derive(Clone, Debug, Encode, Decode)]
-pub struct Share {
+pub struct NodeShare {
     pub job: String,
     /// Number of processes of the whole job.
     pub size: u32,
@@ -31,12 +31,12 @@ pub struct Share {
     variables: Vec<(Text, Text)>,
 }
 
-impl Share {
+impl NodeShare {
     /// Returns the share that contains the whole job.
     ///
     /// # Errors
     /// [`Error::NoProgram`], [`Error::Missing`].
-    pub fn of(plan: &Plan, job: String) -> Result<Share, Error> {
+    pub fn of(plan: &Plan, job: String) -> Result<NodeShare, Error> {
         let name = &plan.program[0];
         let file = find_program(name).ok_or_else(|| Error::NoProgram(name.into()))?;
         let before = |value: OsString, name: &str, under: &str| {
@@ -59,7 +59,7 @@ impl Share {
             plan.spares.to_string().into_bytes(),
         ));
         let size = plan.workers + plan.spares;
-        let share = Share {
+        let share = NodeShare {
             job,
             size,
             ranks: (0..size).map(Guardian).collect(),
@@ -77,8 +77,8 @@ impl Share {
     }
 
     /// Returns the share with these ranks only.
-    pub fn with(&self, ranks: Vec<Guardian>) -> Share {
-        Share {
+    pub fn with(&self, ranks: Vec<Guardian>) -> NodeShare {
+        NodeShare {
             ranks,
             ..self.clone()
         }

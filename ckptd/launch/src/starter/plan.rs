@@ -1,6 +1,6 @@
 //! The plan of a job: its processes, program and hosts.
 
-use super::hosts::{By, Host};
+use super::hosts::{Host, RankOrder};
 use crate::process_context::ProcessContext;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ pub struct Plan {
     pub mpi: Option<PathBuf>,
     /// Hosts of the processes; empty if all run on this host.
     pub hosts: Vec<Host>,
-    pub by: By,
+    pub by: RankOrder,
     /// Command that starts a command on another host.
     ///
     /// The name of the host and the command are added.

@@ -2,7 +2,7 @@
 //!
 //! The starter sends the assignment by standard input, and receives the output.
 
-use super::forwarded_signals::{CaughtSignals, Started};
+use super::forwarded_signals::{CaughtSignals, StartedGuardians};
 use super::host_message::{Assignment, StarterToHost, build_of};
 use crate::Error;
 use crate::job_directory::{directory_of, remove_left};
@@ -17,7 +17,7 @@ use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::process::{Child, Stdio};
 use understudy_formats::private::{RUNTIME_DIR, name_runtime_directory};
-use understudy_protocol::LOST;
+use understudy_protocol::EXIT_NOT_RECOVERED;
 
 /// Executes the assignment from standard input until the guardians have ended.
 ///
@@ -54,7 +54,7 @@ pub fn run_on_host() -> Result<i32, Error> {
     let manager = start_with_duty(&share.job, &assignment.duty, Some(&context))?;
     let mut guardians = share.start(&context, Stdio::piped)?;
     let input = guardians.first_mut().and_then(|first| first.stdin.take());
-    let started = Started::new(&guardians)?;
+    let started = StartedGuardians::new(&guardians)?;
     signals.pass_on_to(started.clone(), |_| {})?;
     spawn_thread(move || listen(messages, &started, input)).map_err(Error::system("a thread"))?;
     for child in &mut guardians {
@@ -74,7 +74,11 @@ fn wait_for(mut manager: Child, job: &str) {
 }
 
 /// Handles messages of the starter; after its end this process exits and ends its guardians.
-fn listen(mut messages: Messages<File>, guardians: &Started, mut input: Option<impl Write>) {
+fn listen(
+    mut messages: Messages<File>,
+    guardians: &StartedGuardians,
+    mut input: Option<impl Write>,
+) {
     while let Ok(message) = messages.next() {
         match message {
             StarterToHost::Signal(number) => guardians.signal(number),
@@ -90,5 +94,5 @@ fn listen(mut messages: Messages<File>, guardians: &Started, mut input: Option<i
             }
         }
     }
-    std::process::exit(LOST)
+    std::process::exit(EXIT_NOT_RECOVERED)
 }

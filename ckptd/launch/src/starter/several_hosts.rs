@@ -3,16 +3,16 @@
 //! The manager with the leader runs here, so that no other host must survive to the end. Each other
 //! host runs a `ckptd node`.
 
-use super::forwarded_signals::{CaughtSignals, Started};
+use super::forwarded_signals::{CaughtSignals, StartedGuardians};
 use super::host_message::{Assignment, StarterToHost, build_of};
-use super::hosts::deal;
-use super::node_share::Share;
+use super::hosts::assign_ranks;
+use super::node_share::NodeShare;
 use super::plan::Plan;
 use crate::Error;
 use crate::job_environment::Environment;
 use crate::manager_process::{port_of, start_with_duty};
-use crate::messages::{Duty, LeaderToStarter, Messages, StarterToLeader, put};
-use crate::output::UNWRITTEN;
+use crate::messages::{LeaderToStarter, ManagerDuty, Messages, StarterToLeader, write_message};
+use crate::output::EXIT_OUTPUT_LOST;
 use crate::process_context::ProcessContext;
 use crate::spawn_thread::spawn_thread;
 use crate::tied_child::die_with_parent;
@@ -31,9 +31,9 @@ use understudy_wire::auth;
 use understudy_wire::io::{Interest, is_ready};
 
 /// Poll interval of agents.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Time limit for the last output after the job has ended, while it is read.
-const FAREWELL: Duration = Duration::from_secs(5);
+const LAST_OUTPUT_TIMEOUT: Duration = Duration::from_secs(5);
 const FAREWELL_PERIOD: Duration = Duration::from_millis(2);
 
 /// Command that was started for another host.
@@ -53,12 +53,12 @@ type Input = Arc<Mutex<ChildStdin>>;
 /// Errors of starting processes on this host. Failures on other hosts are printed and end the job.
 pub fn run_on_several(
     plan: &Plan,
-    share: &Share,
+    share: &NodeShare,
     own: &str,
     (signals, mut notify): (CaughtSignals, impl FnMut(i32) + Send + 'static),
 ) -> Result<i32, Error> {
     let context = &plan.context;
-    let ranks = deal(&plan.hosts, share.size, plan.by)?;
+    let ranks = assign_ranks(&plan.hosts, share.size, plan.by)?;
     let token = auth::nonce().map_err(Error::system("getrandom"))?.to_vec();
     let shares = plan
         .hosts
@@ -70,7 +70,7 @@ pub fn run_on_several(
     if here.len() > 1 {
         return Err(Error::SameHost);
     }
-    let duty = Duty::Lead {
+    let duty = ManagerDuty::Lead {
         token: token.clone(),
         others: elsewhere
             .iter()
@@ -100,7 +100,7 @@ pub fn run_on_several(
             directory: directory.clone().into_os_string().into_vec(),
             environment: environment.clone(),
             share,
-            duty: Duty::Follow {
+            duty: ManagerDuty::Follow {
                 token: token.clone(),
                 node,
                 leader: addresses(name, own, port),
@@ -108,7 +108,7 @@ pub fn run_on_several(
         };
         if let Some(mut input) = child.stdin.take() {
             // An agent that has ended at once is detected below.
-            let _ = put(&mut input, &assignment);
+            let _ = write_message(&mut input, &assignment);
             let input = Arc::new(Mutex::new(input));
             if has_first {
                 pass_input_on(&input)?;
@@ -122,13 +122,13 @@ pub fn run_on_several(
             has_ended: false,
         });
     }
-    signals.pass_on_to(Started::new(&guardians)?, move |number| {
+    signals.pass_on_to(StartedGuardians::new(&guardians)?, move |number| {
         notify(number);
         inputs
             .iter()
-            .for_each(|input| tell(input, &StarterToHost::Signal(number)));
+            .for_each(|input| send_to_agent(input, &StarterToHost::Signal(number)));
     })?;
-    attend(&mut messages, &mut agents, &mut input);
+    supervise_agents(&mut messages, &mut agents, &mut input);
     let status = manager.wait().map_err(what())?;
     let mut codes = vec![status.code().unwrap_or(128 + libc::SIGKILL)];
     for mut guardian in guardians {
@@ -136,16 +136,16 @@ pub fn run_on_several(
     }
     let streams = &context.streams;
     let outputs = [streams.stdout.as_fd(), streams.stderr.as_fd()];
-    for host in end(&mut agents, FAREWELL, outputs) {
-        streams.print(message::host_not_ended(host, FAREWELL.as_secs()));
-        codes.push(UNWRITTEN.into());
+    for host in end(&mut agents, LAST_OUTPUT_TIMEOUT, outputs) {
+        streams.print(message::host_not_ended(host, LAST_OUTPUT_TIMEOUT.as_secs()));
+        codes.push(EXIT_OUTPUT_LOST.into());
     }
     Ok(codes.into_iter().find(|&code| code != 0).unwrap_or(0))
 }
 
-fn tell(input: &Input, message: &StarterToHost) {
+fn send_to_agent(input: &Input, message: &StarterToHost) {
     // The end of the agent is detected elsewhere.
-    let _ = put(&mut *input.lock(), message);
+    let _ = write_message(&mut *input.lock(), message);
 }
 
 /// True if a name is that of this host.
@@ -205,22 +205,22 @@ fn pass_input_on(to: &Input) -> Result<(), Error> {
     spawn_thread(move || {
         let mut bytes = [0; 1 << 16];
         while let Ok(length @ 1..) = io::stdin().read(&mut bytes) {
-            tell(&to, &StarterToHost::Input(bytes[..length].to_vec()));
+            send_to_agent(&to, &StarterToHost::Input(bytes[..length].to_vec()));
         }
-        tell(&to, &StarterToHost::Input(Vec::new()));
+        send_to_agent(&to, &StarterToHost::Input(Vec::new()));
     })
     .map_err(Error::system("a thread"))
 }
 
 /// Reports ended agents to the leader, and kills unneeded ones, until the leader ends.
-fn attend(
+fn supervise_agents(
     messages: &mut Messages<std::process::ChildStdout>,
     agents: &mut [Agent],
     input: &mut ChildStdin,
 ) {
     loop {
-        if is_ready(messages.from(), Interest::READ, LOOK).unwrap_or(false) {
-            let Ok(said) = messages.hear::<LeaderToStarter>() else {
+        if is_ready(messages.from(), Interest::READ, POLL_INTERVAL).unwrap_or(false) {
+            let Ok(said) = messages.read_available::<LeaderToStarter>() else {
                 return;
             };
             for message in said {
@@ -238,7 +238,7 @@ fn attend(
                     status: status.code().unwrap_or(128 + libc::SIGKILL),
                 };
                 // The end of the leader is detected next.
-                let _ = put(input, &ended);
+                let _ = write_message(input, &ended);
             }
         }
     }
@@ -280,7 +280,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     #[test]
-    fn who_prints_is_waited_for_as_long_as_nobody_reads() {
+    fn agents_with_unread_output_are_awaited() {
         let (from, to) = UnixStream::pair().unwrap();
         to.set_nonblocking(true).unwrap();
         let end_of = |seconds: &str, outputs| {

@@ -1,6 +1,6 @@
 //! Key space of a generation: data that its ranks put, and its barriers.
 //!
-//! The module converts bytes into [`Act`]s and uses no sockets.
+//! The module converts bytes into [`KeySpaceAction`]s and uses no sockets.
 
 use super::pmi1_line::Line;
 use super::spawn_request::SpawnRequest;
@@ -18,15 +18,15 @@ const LONGEST_NAME: usize = 256;
 /// Longest line of a client: one argument of a spawned program (execve(2)) and its name.
 const LONGEST_LINE: usize = (128 << 10) + 16;
 /// Limit of bytes that all ranks of a generation may put.
-const MOST: usize = 256 << 20;
+const MAX_TOTAL_BYTES: usize = 256 << 20;
 
 /// Action in response to data from a rank.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Act {
+pub enum KeySpaceAction {
     /// Sends bytes to a rank.
     Send(Rank, Vec<u8>),
     /// Reports an action of a rank.
-    Tell(Rank, RankAction),
+    Report(Rank, RankAction),
     /// Sends the new data of this node to the other nodes.
     ///
     /// All ranks of this node wait in barrier `number`.
@@ -49,7 +49,7 @@ struct Client {
     /// Incomplete line.
     begun: Vec<u8>,
     /// Request that is being received, inside of a `mcmd=spawn`.
-    asking: Option<SpawnRequest>,
+    spawn_request: Option<SpawnRequest>,
     /// True while the rank waits for spawned processes.
     is_spawning: bool,
 }
@@ -109,7 +109,7 @@ impl KeySpace {
     }
 
     /// Handles data that a rank of this node has sent.
-    pub fn take(&mut self, rank: Rank, bytes: &[u8]) -> Vec<Act> {
+    pub fn take(&mut self, rank: Rank, bytes: &[u8]) -> Vec<KeySpaceAction> {
         let mut acts = Vec::new();
         let mut client = self.clients.remove(&rank).unwrap_or_default();
         client.begun.extend_from_slice(bytes);
@@ -123,7 +123,7 @@ impl KeySpace {
         });
         if !is_good || rest.len() > LONGEST_LINE {
             self.waiting.remove(&rank);
-            acts.push(Act::Close(rank));
+            acts.push(KeySpaceAction::Close(rank));
             return acts;
         }
         client.begun = rest.to_vec();
@@ -132,7 +132,7 @@ impl KeySpace {
     }
 
     /// Handles the data of all nodes for a barrier; `None` if a node is lost.
-    pub fn fenced(&mut self, bytes: Option<&[u8]>) -> Vec<Act> {
+    pub fn fenced(&mut self, bytes: Option<&[u8]>) -> Vec<KeySpaceAction> {
         for line in bytes.unwrap_or_default().split(|&byte| byte == b'\n') {
             if let Some(equals) = line.iter().position(|&byte| byte == b'=') {
                 self.put(&line[..equals], &line[equals + 1..]);
@@ -145,12 +145,12 @@ impl KeySpace {
         let waiting = std::mem::take(&mut self.waiting);
         waiting
             .into_iter()
-            .map(|rank| Act::Send(rank, answer.into()))
+            .map(|rank| KeySpaceAction::Send(rank, answer.into()))
             .collect()
     }
 
     /// Handles the success or failure of a rank's spawn request.
-    pub fn spawned(&mut self, rank: Rank, is_good: bool) -> Vec<Act> {
+    pub fn spawned(&mut self, rank: Rank, is_good: bool) -> Vec<KeySpaceAction> {
         let client = self
             .clients
             .get_mut(&rank)
@@ -161,7 +161,7 @@ impl KeySpace {
         };
         let acts = client.map(|client| {
             client.is_spawning = false;
-            Act::Send(rank, answer.into())
+            KeySpaceAction::Send(rank, answer.into())
         });
         acts.into_iter().collect()
     }
@@ -172,19 +172,20 @@ impl KeySpace {
         rank: Rank,
         client: &mut Client,
         line: Line,
-        acts: &mut Vec<Act>,
+        acts: &mut Vec<KeySpaceAction>,
     ) -> Option<()> {
-        let mut send = |text: String| acts.push(Act::Send(rank, (text + "\n").into_bytes()));
+        let mut send =
+            |text: String| acts.push(KeySpaceAction::Send(rank, (text + "\n").into_bytes()));
         if line.0.len() > LONGEST_LINE {
             return None;
         }
-        if client.asking.is_some() || line.get("mcmd").is_some() {
-            let request = client.asking.get_or_insert_default();
+        if client.spawn_request.is_some() || line.get("mcmd").is_some() {
+            let request = client.spawn_request.get_or_insert_default();
             if request.take(line.0) {
-                match client.asking.take().and_then(SpawnRequest::wanted) {
+                match client.spawn_request.take().and_then(SpawnRequest::wanted) {
                     Some((programs, put)) => {
                         client.is_spawning = true;
-                        acts.push(Act::Spawn {
+                        acts.push(KeySpaceAction::Spawn {
                             rank,
                             programs,
                             put,
@@ -200,7 +201,7 @@ impl KeySpace {
         match line.get("cmd")? {
             b"init" if line.number("pmi_version") == Some(1) => {
                 send("cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0".into());
-                acts.push(Act::Tell(rank, RankAction::Connected));
+                acts.push(KeySpaceAction::Report(rank, RankAction::Connected));
             }
             b"init" => send("cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=-1".into()),
             b"get_maxes" => send(format!(
@@ -221,7 +222,10 @@ impl KeySpace {
             }),
             b"get" => {
                 let value = line.get("key").and_then(|key| self.values.get(key));
-                acts.push(Act::Send(rank, found("get_result", "value", value)));
+                acts.push(KeySpaceAction::Send(
+                    rank,
+                    found("get_result", "value", value),
+                ));
             }
             b"barrier_in" => {
                 self.waiting.insert(rank);
@@ -247,18 +251,27 @@ impl KeySpace {
                 let port = line
                     .get("service")
                     .and_then(|service| self.published.get(service));
-                acts.push(Act::Send(rank, found("lookup_result", "port", port)));
+                acts.push(KeySpaceAction::Send(
+                    rank,
+                    found("lookup_result", "port", port),
+                ));
             }
             b"finalize" => {
                 // The rank may exit as soon as it has received the answer.
-                acts.push(Act::Tell(rank, RankAction::Finalized));
-                acts.push(Act::Send(rank, b"cmd=finalize_ack rc=0\n".to_vec()));
+                acts.push(KeySpaceAction::Report(rank, RankAction::Finalized));
+                acts.push(KeySpaceAction::Send(
+                    rank,
+                    b"cmd=finalize_ack rc=0\n".to_vec(),
+                ));
             }
             b"abort" => {
                 let message = line.rest("message").unwrap_or_default();
                 let message = String::from_utf8_lossy(message).into_owned();
                 let status = line.number("exitcode").unwrap_or(1);
-                acts.push(Act::Tell(rank, RankAction::Abort { status, message }));
+                acts.push(KeySpaceAction::Report(
+                    rank,
+                    RankAction::Abort { status, message },
+                ));
             }
             unknown => {
                 let name: String = unknown
@@ -288,7 +301,7 @@ impl KeySpace {
         }
         if !self.is_alone {
             let line = [key, b"=", value, b"\n"].concat();
-            if self.fresh.len() + line.len() > MOST {
+            if self.fresh.len() + line.len() > MAX_TOTAL_BYTES {
                 return Err("too_large");
             }
             self.fresh.extend(line);
@@ -301,7 +314,7 @@ impl KeySpace {
         if key.is_empty()
             || key.len() > LONGEST_KEY
             || value.len() > LONGEST_VALUE
-            || self.bytes + bytes > MOST
+            || self.bytes + bytes > MAX_TOTAL_BYTES
         {
             return false;
         }
@@ -316,7 +329,7 @@ impl KeySpace {
             return false;
         };
         let bytes = service.len() + port.len();
-        if self.bytes + bytes > MOST || self.published.contains_key(service) {
+        if self.bytes + bytes > MAX_TOTAL_BYTES || self.published.contains_key(service) {
             return false;
         }
         self.bytes += bytes;
@@ -334,7 +347,7 @@ impl KeySpace {
         removed.is_some()
     }
 
-    fn all_wait(&mut self, acts: &mut Vec<Act>) {
+    fn all_wait(&mut self, acts: &mut Vec<KeySpaceAction>) {
         if self.is_alone {
             acts.extend(self.fenced(Some(b"")));
             return;
@@ -342,7 +355,7 @@ impl KeySpace {
         let number = self.barriers;
         self.barriers += 1;
         let bytes = std::mem::take(&mut self.fresh);
-        acts.push(Act::Fence { number, bytes });
+        acts.push(KeySpaceAction::Fence { number, bytes });
     }
 }
 

@@ -1,12 +1,12 @@
 use super::*;
-use crate::{Name, Placement, Spawned};
+use crate::{GenerationName, Placement, Spawned};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 fn space(of_rank: &[usize]) -> KeySpace {
     let placement = Placement::new(vec!["a".into(), "b".into()], of_rank.to_vec()).unwrap();
     KeySpace::new(&Namespace {
-        name: Name::new("job", 3).unwrap(),
+        name: GenerationName::new("job", 3).unwrap(),
         placement,
         here: 0,
         is_crowded: false,
@@ -15,17 +15,19 @@ fn space(of_rank: &[usize]) -> KeySpace {
 }
 
 /// Returns the text that is sent to one rank.
-fn said(acts: &[Act], to: u32) -> String {
+fn sent_to(acts: &[KeySpaceAction], to: u32) -> String {
     let sent = acts.iter().filter_map(|act| match act {
-        Act::Send(rank, bytes) if rank.0 == to => Some(String::from_utf8_lossy(bytes).into_owned()),
+        KeySpaceAction::Send(rank, bytes) if rank.0 == to => {
+            Some(String::from_utf8_lossy(bytes).into_owned())
+        }
         _ => None,
     });
     sent.collect()
 }
 
-fn ask(space: &mut KeySpace, rank: u32, line: &str) -> String {
+fn request(space: &mut KeySpace, rank: u32, line: &str) -> String {
     let acts = space.take(Rank(rank), format!("{line}\n").as_bytes());
-    said(&acts, rank)
+    sent_to(&acts, rank)
 }
 
 #[test]
@@ -98,18 +100,18 @@ fn a_rank_is_answered_in_the_words_of_pmi_1() {
         ("cmd=dance", "cmd=dance_result rc=-1 msg=unknown_command\n"),
         ("cmd=finalize", "cmd=finalize_ack rc=0\n"),
     ] {
-        assert_eq!(ask(&mut space, 0, line), expected, "{line}");
+        assert_eq!(request(&mut space, 0, line), expected, "{line}");
     }
 }
 
 #[test]
-fn a_barrier_waits_for_all_and_can_be_used_again() {
+fn a_barrier_waits_for_all_and_can_be_reused() {
     let mut space = space(&[0, 0]);
     for _ in 0..3 {
         assert_eq!(space.take(Rank(1), b"cmd=barrier_in\n"), []);
         let acts = space.take(Rank(0), b"cmd=barrier_in\n");
-        assert_eq!(said(&acts, 0), "cmd=barrier_out rc=0\n");
-        assert_eq!(said(&acts, 1), "cmd=barrier_out rc=0\n");
+        assert_eq!(sent_to(&acts, 0), "cmd=barrier_out rc=0\n");
+        assert_eq!(sent_to(&acts, 1), "cmd=barrier_out rc=0\n");
     }
     // A rank whose connection was closed does not wait any more.
     space.take(Rank(1), b"cmd=barrier_in\n");
@@ -120,45 +122,51 @@ fn a_barrier_waits_for_all_and_can_be_used_again() {
 #[test]
 fn a_barrier_of_several_nodes_brings_what_was_put_there() {
     let mut space = space(&[0, 1]);
-    ask(&mut space, 0, "cmd=put kvsname=job.3 key=mine value=1=2");
+    request(&mut space, 0, "cmd=put kvsname=job.3 key=mine value=1=2");
     let acts = space.take(Rank(0), b"cmd=barrier_in\n");
     let bytes = b"mine=1=2\n".to_vec();
-    assert_eq!(acts, [Act::Fence { number: 0, bytes }]);
+    assert_eq!(acts, [KeySpaceAction::Fence { number: 0, bytes }]);
     let acts = space.fenced(Some(b"mine=1=2\ntheirs=3\nnonsense\n"));
-    assert_eq!(said(&acts, 0), "cmd=barrier_out rc=0\n");
+    assert_eq!(sent_to(&acts, 0), "cmd=barrier_out rc=0\n");
     assert_eq!(
-        ask(&mut space, 0, "cmd=get kvsname=job.3 key=theirs"),
+        request(&mut space, 0, "cmd=get kvsname=job.3 key=theirs"),
         "cmd=get_result rc=0 value=3\n"
     );
     // Only new data are sent with the next barrier.
     let acts = space.take(Rank(0), b"cmd=barrier_in\n");
     assert_eq!(
         acts,
-        [Act::Fence {
+        [KeySpaceAction::Fence {
             number: 1,
             bytes: Vec::new()
         }]
     );
     assert_eq!(
-        said(&space.fenced(None), 0),
+        sent_to(&space.fenced(None), 0),
         "cmd=barrier_out rc=-1 msg=a_node_is_lost\n"
     );
 }
 
 #[test]
-fn an_abort_is_told_with_its_message() {
+fn an_abort_is_reported_with_its_message() {
     let mut space = space(&[0, 0]);
     let acts = space.take(Rank(1), b"cmd=abort exitcode=7 message=out of luck\n");
     let message = "out of luck".to_owned();
     assert_eq!(
         acts,
-        [Act::Tell(Rank(1), RankAction::Abort { status: 7, message })]
+        [KeySpaceAction::Report(
+            Rank(1),
+            RankAction::Abort { status: 7, message }
+        )]
     );
     let acts = space.take(Rank(1), b"cmd=abort\n");
     let message = String::new();
     assert_eq!(
         acts,
-        [Act::Tell(Rank(1), RankAction::Abort { status: 1, message })]
+        [KeySpaceAction::Report(
+            Rank(1),
+            RankAction::Abort { status: 1, message }
+        )]
     );
 }
 
@@ -191,7 +199,7 @@ endcmd
 ";
 
 #[test]
-fn a_rank_asks_for_processes_and_waits_until_they_are_there() {
+fn a_rank_spawns_processes_and_waits_for_their_start() {
     let mut space = space(&[0, 0]);
     let program =
         |file: &str, arguments: &[&str], directory: Option<&str>, processes| ChildProgram {
@@ -201,7 +209,7 @@ fn a_rank_asks_for_processes_and_waits_until_they_are_there() {
             directory: directory.map(Into::into),
             processes,
         };
-    let expected = Act::Spawn {
+    let expected = KeySpaceAction::Spawn {
         rank: Rank(1),
         programs: vec![
             program(
@@ -222,25 +230,25 @@ fn a_rank_asks_for_processes_and_waits_until_they_are_there() {
             space.take(Rank(1), SPAWN.as_bytes()),
             std::slice::from_ref(&expected)
         );
-        assert_eq!(said(&space.spawned(Rank(1), is_good), 1), answer);
+        assert_eq!(sent_to(&space.spawned(Rank(1), is_good), 1), answer);
         // Each answer is given once and only to the requesting rank.
         assert_eq!(space.spawned(Rank(1), is_good), []);
         assert_eq!(space.spawned(Rank(0), is_good), []);
     }
     let nonsense = SPAWN.replace("nprocs=1", "nprocs=0");
     assert_eq!(
-        said(&space.take(Rank(1), nonsense.as_bytes()), 1),
+        sent_to(&space.take(Rank(1), nonsense.as_bytes()), 1),
         "cmd=spawn_result rc=-1 msg=not_understood\n"
     );
     let endless = format!("mcmd=spawn\n{}", "arg1=again\n".repeat(1 << 19));
     assert_eq!(
         space.take(Rank(1), endless.as_bytes()),
-        [Act::Close(Rank(1))]
+        [KeySpaceAction::Close(Rank(1))]
     );
 }
 
 #[test]
-fn spawned_ranks_know_their_program_and_what_was_put_for_them() {
+fn spawned_ranks_have_their_program_and_initial_data() {
     let mut namespace = Namespace::here("job", 3, "n", 3).unwrap();
     namespace.spawned = Some(Spawned {
         of_programs: vec![2, 1],
@@ -249,37 +257,40 @@ fn spawned_ranks_know_their_program_and_what_was_put_for_them() {
     let mut space = KeySpace::new(&namespace);
     for (rank, program) in [(0, 0), (1, 0), (2, 1)] {
         let appnum = format!("cmd=appnum rc=0 appnum={program}\n");
-        assert_eq!(ask(&mut space, rank, "cmd=get_appnum"), appnum);
+        assert_eq!(request(&mut space, rank, "cmd=get_appnum"), appnum);
         assert_eq!(
-            ask(&mut space, rank, "cmd=get kvsname=job.3 key=PORT"),
+            request(&mut space, rank, "cmd=get kvsname=job.3 key=PORT"),
             "cmd=get_result rc=0 value=tag#0$x\n"
         );
     }
 }
 
 #[test]
-fn lines_may_come_in_pieces_but_not_without_end() {
+fn lines_may_be_split_but_not_unlimited() {
     let mut space = space(&[0, 0]);
     assert_eq!(space.take(Rank(0), b"cmd=get_"), []);
     assert_eq!(
-        said(&space.take(Rank(0), b"appnum\ncmd=get_appnum\ncmd"), 0)
+        sent_to(&space.take(Rank(0), b"appnum\ncmd=get_appnum\ncmd"), 0)
             .lines()
             .count(),
         2
     );
     assert_eq!(
-        said(&space.take(Rank(0), b"=get_appnum\n"), 0),
+        sent_to(&space.take(Rank(0), b"=get_appnum\n"), 0),
         "cmd=appnum rc=0 appnum=0\n"
     );
-    assert_eq!(space.take(Rank(0), b"hello\n"), [Act::Close(Rank(0))]);
+    assert_eq!(
+        space.take(Rank(0), b"hello\n"),
+        [KeySpaceAction::Close(Rank(0))]
+    );
     assert_eq!(space.take(Rank(1), &[b'x'; LONGEST_LINE]), []);
-    assert_eq!(space.take(Rank(1), b"x"), [Act::Close(Rank(1))]);
+    assert_eq!(space.take(Rank(1), b"x"), [KeySpaceAction::Close(Rank(1))]);
     let long = format!(
         "cmd=put kvsname=job.3 key=k value={}",
         "v".repeat(LONGEST_VALUE + 1)
     );
     assert_eq!(
-        ask(&mut space, 0, &long),
+        request(&mut space, 0, &long),
         "cmd=put_result rc=-1 msg=too_large\n"
     );
 }
@@ -315,7 +326,7 @@ proptest! {
             sent += bytes.len();
             let acts = space.take(Rank(rank), &bytes);
             let answers: usize = acts.iter().map(|act| match act {
-                Act::Send(_, bytes) => bytes.len(),
+                KeySpaceAction::Send(_, bytes) => bytes.len(),
                 _ => 0,
             }).sum();
             prop_assert!(answers <= sent * 40 + 400);

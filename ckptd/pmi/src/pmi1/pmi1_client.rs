@@ -43,12 +43,12 @@ impl Pmi1Client {
             lines: BufReader::new(stream),
             key_space: String::new(),
         };
-        client.ask(
+        client.request(
             "init pmi_version=1 pmi_subversion=1",
             "response_to_init",
             "rc",
         )?;
-        client.key_space = client.ask("get_my_kvsname", "my_kvsname", "kvsname")?;
+        client.key_space = client.request("get_my_kvsname", "my_kvsname", "kvsname")?;
         Ok(client)
     }
 
@@ -58,7 +58,7 @@ impl Pmi1Client {
     /// Errors of [`Pmi1Client::connect`].
     pub fn put(&mut self, key: &str, text: &str) -> Result<(), Error> {
         let request = format!("put kvsname={} key={key} value={text}", self.key_space);
-        self.ask(&request, "put_result", "rc").map(drop)
+        self.request(&request, "put_result", "rc").map(drop)
     }
 
     /// Waits for all ranks.
@@ -66,7 +66,7 @@ impl Pmi1Client {
     /// # Errors
     /// Errors of [`Pmi1Client::connect`].
     pub fn barrier(&mut self) -> Result<(), Error> {
-        self.ask("barrier_in", "barrier_out", "cmd").map(drop)
+        self.request("barrier_in", "barrier_out", "cmd").map(drop)
     }
 
     /// Returns data that were put before the barrier.
@@ -75,7 +75,7 @@ impl Pmi1Client {
     /// Errors of [`Pmi1Client::connect`].
     pub fn get(&mut self, key: &str) -> Result<String, Error> {
         let request = format!("get kvsname={} key={key}", self.key_space);
-        self.ask(&request, "get_result", "value")
+        self.request(&request, "get_result", "value")
     }
 
     /// Ends the connection; afterwards the launcher expects no PMI requests of this process.
@@ -83,11 +83,11 @@ impl Pmi1Client {
     /// # Errors
     /// Errors of [`Pmi1Client::connect`].
     pub fn finalize(mut self) -> Result<(), Error> {
-        self.ask("finalize", "finalize_ack", "cmd").map(drop)
+        self.request("finalize", "finalize_ack", "cmd").map(drop)
     }
 
     /// Sends a request and returns a field of its answer.
-    fn ask(&mut self, request: &str, answer: &str, field: &str) -> Result<String, Error> {
+    fn request(&mut self, request: &str, answer: &str, field: &str) -> Result<String, Error> {
         let mut text = String::new();
         let asked = self
             .lines

@@ -1,10 +1,10 @@
 //! The sockets of all generations, and the thread that serves them.
 
-use super::key_space::{Act, KeySpace};
+use super::key_space::{KeySpace, KeySpaceAction};
 use super::pmi1_client::DESCRIPTOR;
 use crate::{
-    Answer, Error, Fence, Identity, Name, Namespace, Peers, Preput, Purpose, RankAction, RankEvent,
-    Spawn,
+    Answer, Error, Fence, GenerationName, Identity, Namespace, Peers, Preput, Purpose, RankAction,
+    RankEvent, Spawn,
 };
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
@@ -22,11 +22,11 @@ use understudy_sockets::{Poller, Ready, Registry, Source};
 use understudy_wire::io::{Interest, Outbox};
 
 /// Limit of bytes that are read from a client before other clients are served.
-const TURN: usize = 64 << 10;
+const MAX_READ_PER_TURN: usize = 64 << 10;
 /// Limit of unsent bytes for a client.
 ///
 /// Answers are short, and a client waits for each one.
-const MOST_TO_SEND: usize = 1 << 20;
+const MAX_UNSENT: usize = 1 << 20;
 
 /// A PMI-1 server.
 pub struct Pmi1Server {
@@ -35,7 +35,7 @@ pub struct Pmi1Server {
 }
 
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<ServerState>,
     /// Registry of the clients' sockets, which the thread polls.
     registry: Registry,
     peers: Arc<dyn Peers>,
@@ -43,12 +43,12 @@ struct Shared {
 }
 
 #[derive(Default)]
-struct State {
-    worlds: BTreeMap<Name, World>,
+struct ServerState {
+    worlds: BTreeMap<GenerationName, Generation>,
     is_over: bool,
 }
 
-struct World {
+struct Generation {
     generation: Namespace,
     space: KeySpace,
     clients: BTreeMap<Rank, Client>,
@@ -69,7 +69,7 @@ impl Client {
 }
 
 /// Action for a generation that must be performed without the lock.
-enum Outside {
+enum PeerRequest {
     Fence {
         members: Vec<Rank>,
         number: u64,
@@ -108,13 +108,13 @@ impl Pmi1Server {
     /// Registers a generation.
     ///
     /// # Errors
-    /// [`Error::Exists`].
+    /// [`Error::GenerationExists`].
     pub fn begin(&self, generation: &Namespace) -> Result<(), Error> {
         let mut state = self.shared.lock();
         if state.worlds.contains_key(&generation.name) {
-            return Err(Error::Exists(generation.name.to_string()));
+            return Err(Error::GenerationExists(generation.name.to_string()));
         }
-        let world = World {
+        let world = Generation {
             generation: generation.clone(),
             space: KeySpace::new(generation),
             clients: BTreeMap::new(),
@@ -129,9 +129,9 @@ impl Pmi1Server {
     ///
     /// # Errors
     /// [`Error::Unknown`], [`Error::NotHere`], [`Error::System`].
-    pub fn identity(&self, generation: &Name, rank: Rank) -> Result<Identity, Error> {
+    pub fn identity(&self, generation: &GenerationName, rank: Rank) -> Result<Identity, Error> {
         let mut state = self.shared.lock();
-        let unknown = || Error::Unknown(generation.to_string());
+        let unknown = || Error::UnknownGeneration(generation.to_string());
         let world = state.worlds.get_mut(generation).ok_or_else(unknown)?;
         let local = world.generation.local_rank(rank)?;
         let (near, far) = UnixStream::pair().map_err(Error::system("a pair of sockets"))?;
@@ -157,7 +157,7 @@ impl Pmi1Server {
         world.space.forget(rank);
         let client = Client {
             socket: near,
-            out: Outbox::new(MOST_TO_SEND),
+            out: Outbox::new(MAX_UNSENT),
         };
         world.clients.insert(rank, client);
         Ok(Identity {
@@ -175,9 +175,9 @@ impl Pmi1Server {
     ///
     /// # Errors
     /// [`Error::Unknown`].
-    pub fn end(&self, generation: &Name) -> Result<(), Error> {
+    pub fn end(&self, generation: &GenerationName) -> Result<(), Error> {
         let world = self.shared.lock().worlds.remove(generation);
-        let world = world.ok_or_else(|| Error::Unknown(generation.to_string()))?;
+        let world = world.ok_or_else(|| Error::UnknownGeneration(generation.to_string()))?;
         remove_segments(generation.as_str(), world.generation.here);
         Ok(())
     }
@@ -185,7 +185,7 @@ impl Pmi1Server {
 
 impl Drop for Pmi1Server {
     fn drop(&mut self) {
-        let names: Vec<Name> = self.shared.lock().worlds.keys().cloned().collect();
+        let names: Vec<GenerationName> = self.shared.lock().worlds.keys().cloned().collect();
         for name in names {
             let _ = self.end(&name);
         }
@@ -216,11 +216,11 @@ fn segments(key_space: &str, node: usize) -> [String; 2] {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ServerState> {
         self.state.lock()
     }
 
-    fn tell(&self, generation: &Name, rank: Rank, action: RankAction) {
+    fn report(&self, generation: &GenerationName, rank: Rank, action: RankAction) {
         let events = self.events.lock();
         // The receiver is gone if the server's owner is.
         let _ = events.send(RankEvent {
@@ -248,17 +248,19 @@ impl Shared {
                     };
                     self.turn(world, rank)
                 };
-                outside.into_iter().for_each(|it| self.ask(&generation, it));
+                outside
+                    .into_iter()
+                    .for_each(|it| self.request_outside(&generation, it));
             }
         }
     }
 
     /// Sends and receives as much as is possible without blocking.
-    fn turn(&self, world: &mut World, rank: Rank) -> Vec<Outside> {
+    fn turn(&self, world: &mut Generation, rank: Rank) -> Vec<PeerRequest> {
         let Some(client) = world.clients.get_mut(&rank) else {
             return Vec::new();
         };
-        let mut bytes = vec![0; TURN];
+        let mut bytes = vec![0; MAX_READ_PER_TURN];
         match (&*client.socket).read(&mut bytes) {
             Ok(read) if read > 0 => {
                 let acts = world.space.take(rank, &bytes[..read]);
@@ -279,23 +281,25 @@ impl Shared {
         }
     }
 
-    fn perform(&self, world: &mut World, acts: Vec<Act>) -> Vec<Outside> {
+    fn perform(&self, world: &mut Generation, acts: Vec<KeySpaceAction>) -> Vec<PeerRequest> {
         let mut outside = Vec::new();
         for act in acts {
             match act {
-                Act::Send(rank, bytes) => world.send(rank, &bytes),
-                Act::Tell(rank, action) => self.tell(&world.generation.name, rank, action),
-                Act::Close(rank) => world.close(rank),
-                Act::Fence { number, bytes } => outside.push(Outside::Fence {
+                KeySpaceAction::Send(rank, bytes) => world.send(rank, &bytes),
+                KeySpaceAction::Report(rank, action) => {
+                    self.report(&world.generation.name, rank, action)
+                }
+                KeySpaceAction::Close(rank) => world.close(rank),
+                KeySpaceAction::Fence { number, bytes } => outside.push(PeerRequest::Fence {
                     members: (0..world.generation.placement.size()).map(Rank).collect(),
                     number,
                     bytes,
                 }),
-                Act::Spawn {
+                KeySpaceAction::Spawn {
                     rank,
                     programs,
                     put,
-                } => outside.push(Outside::Spawn {
+                } => outside.push(PeerRequest::Spawn {
                     rank,
                     programs,
                     put,
@@ -306,10 +310,10 @@ impl Shared {
     }
 
     /// Sends data of a barrier to the other nodes, or spawns processes.
-    fn ask(self: &Arc<Shared>, generation: &Name, what: Outside) {
+    fn request_outside(self: &Arc<Shared>, generation: &GenerationName, what: PeerRequest) {
         let generation = generation.clone();
         match what {
-            Outside::Fence {
+            PeerRequest::Fence {
                 members,
                 number,
                 bytes,
@@ -320,7 +324,7 @@ impl Shared {
                 number,
                 bytes,
             }),
-            Outside::Spawn {
+            PeerRequest::Spawn {
                 rank,
                 programs,
                 put,
@@ -339,8 +343,8 @@ impl Shared {
     /// Returns an answer that passes the reply to `then`.
     fn answer(
         self: &Arc<Shared>,
-        generation: &Name,
-        then: impl FnOnce(&mut KeySpace, Option<Vec<u8>>) -> Vec<Act> + Send + 'static,
+        generation: &GenerationName,
+        then: impl FnOnce(&mut KeySpace, Option<Vec<u8>>) -> Vec<KeySpaceAction> + Send + 'static,
     ) -> Answer {
         let (shared, name) = (self.clone(), generation.clone());
         let (answer, _) = Answer::new(Box::new(move |reply| {
@@ -354,10 +358,10 @@ impl Shared {
     }
 }
 
-impl State {
+impl ServerState {
     /// Returns the ranks whose sockets were ready.
-    fn ready(&self, ready: &Ready) -> Vec<(Name, Rank)> {
-        let of = |(name, world): (&Name, &World)| -> Vec<_> {
+    fn ready(&self, ready: &Ready) -> Vec<(GenerationName, Rank)> {
+        let of = |(name, world): (&GenerationName, &Generation)| -> Vec<_> {
             let clients = world.clients.iter();
             let is_ready = clients.filter(|(_, client)| ready.contains(&client.socket));
             is_ready.map(|(&rank, _)| (name.clone(), rank)).collect()
@@ -366,7 +370,7 @@ impl State {
     }
 }
 
-impl World {
+impl Generation {
     /// Sends an answer; disconnects a client that does not read its answers.
     fn send(&mut self, rank: Rank, bytes: &[u8]) {
         if let Some(client) = self.clients.get_mut(&rank)
@@ -385,7 +389,7 @@ impl World {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Alone;
+    use crate::NoPeers;
     use std::io::Write;
 
     #[test]
@@ -402,11 +406,14 @@ mod tests {
     /// The next generations follow.
     #[test]
     fn ranks_are_served_and_one_that_floods_is_disconnected() {
-        let (server, events) = Pmi1Server::start(Arc::new(Alone)).unwrap();
+        let (server, events) = Pmi1Server::start(Arc::new(NoPeers)).unwrap();
         for number in 0..3 {
             let generation = Namespace::here("job", number, "n", 2).unwrap();
             server.begin(&generation).unwrap();
-            assert!(matches!(server.begin(&generation), Err(Error::Exists(_))));
+            assert!(matches!(
+                server.begin(&generation),
+                Err(Error::GenerationExists(_))
+            ));
             let socket = |rank| {
                 let identity = server.identity(&generation.name, Rank(rank)).unwrap();
                 UnixStream::from(identity.descriptor.unwrap())
@@ -427,7 +434,7 @@ mod tests {
             server.end(&generation.name).unwrap();
             assert!(matches!(
                 server.end(&generation.name),
-                Err(Error::Unknown(_))
+                Err(Error::UnknownGeneration(_))
             ));
             // All sent bytes are received before the end of file.
             let mut rest = String::new();

@@ -23,7 +23,7 @@ use std::path::Path;
 use understudy_messages::ChildProgram;
 
 /// Limit of bytes of all lines of a request.
-const MOST: usize = 4 << 20;
+const MAX_REQUEST_BYTES: usize = 4 << 20;
 
 /// Part of a request that was received.
 #[derive(Default)]
@@ -56,7 +56,7 @@ impl SpawnRequest {
 
     /// True if the request exceeds the limit.
     pub fn is_too_long(&self) -> bool {
-        self.bytes > MOST
+        self.bytes > MAX_REQUEST_BYTES
     }
 
     /// Returns the programs and the data that they can get from the beginning.

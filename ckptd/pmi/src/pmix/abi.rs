@@ -299,7 +299,7 @@ impl Version {
         })
     }
 
-    pub fn is_known(self) -> bool {
+    pub fn is_supported(self) -> bool {
         self >= Version::OLDEST && self.major <= Version::NEWEST_MAJOR
     }
 }
@@ -316,8 +316,9 @@ mod tests {
 
     #[test]
     fn versions_are_read_and_judged() {
-        let of =
-            |text: &str| Version::of(text).map(|version| (version.to_string(), version.is_known()));
+        let of = |text: &str| {
+            Version::of(text).map(|version| (version.to_string(), version.is_supported()))
+        };
         for (text, number, is_known) in [
             (
                 "OpenPMIx 5.0.11rc1 (PMIx Standard: 5.1, Stable ABI: 5.0, Provisional ABI: 5.0)",

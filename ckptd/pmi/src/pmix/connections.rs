@@ -28,20 +28,20 @@ use understudy_wire::io::{Interest, Outbox};
 /// Prefixes of the addresses at which clients find libpmix.
 const SCHEMES: [&str; 2] = ["tcp4://", "tcp6://"];
 /// Time limit for libpmix to close a connection whose other end is closed.
-const CLOSING: Duration = Duration::from_secs(10);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Limit of a rank's connections that have sent nothing.
 ///
 /// A further one closes the oldest.
-const SILENT: usize = 4;
+const MAX_SILENT_CONNECTIONS: usize = 4;
 /// Number of bytes that are passed on at once.
 const CHUNK: usize = 1 << 16;
 /// Delay after a failure to accept a connection for lack of descriptors.
-const NO_ROOM: Duration = Duration::from_millis(10);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(10);
 
 /// Order to the thread of the proxy.
 enum Order {
-    Listen(Entry),
+    Listen(RankListener),
     /// The rank has called PMIx_Finalize.
     ///
     /// When it closes its connection, that to libpmix is closed, too.
@@ -67,7 +67,7 @@ impl Connections {
         let (orders, received) = channel();
         let start = |poller: Poller| {
             let registry = poller.registry().clone();
-            let mut switch = Switch {
+            let mut switch = ProxyThread {
                 orders: received,
                 poller,
                 is_over: false,
@@ -90,7 +90,7 @@ impl Connections {
     ///
     /// # Errors
     /// Errors of bind(2).
-    pub fn behind(
+    pub fn redirect_variables(
         &self,
         owner: &Owner,
         variables: &mut [(OsString, OsString)],
@@ -116,7 +116,7 @@ impl Connections {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;
         let own = listener.local_addr()?;
-        self.order(Order::Listen(Entry {
+        self.order(Order::Listen(RankListener {
             owner: owner.clone(),
             listener: Source::new(&self.registry, listener, Interest::READ)?,
             there,
@@ -126,7 +126,7 @@ impl Connections {
     }
 
     /// Records that a rank has called PMIx_Finalize.
-    pub fn farewell(&self, owner: Owner) {
+    pub fn finalised(&self, owner: Owner) {
         self.order(Order::Farewell(owner));
     }
 
@@ -135,7 +135,7 @@ impl Connections {
         loop {
             let (done, is_done) = channel();
             self.order(Order::End(owner.clone(), done));
-            match is_done.recv_timeout(CLOSING) {
+            match is_done.recv_timeout(CLOSE_TIMEOUT) {
                 Ok(()) => then(),
                 Err(RecvTimeoutError::Disconnected) => return,
                 Err(RecvTimeoutError::Timeout) => {
@@ -171,7 +171,7 @@ fn parts(value: &OsStr) -> Option<(&str, SocketAddr, &str)> {
 }
 
 /// Listening socket for a rank.
-struct Entry {
+struct RankListener {
     owner: Owner,
     listener: Source<TcpListener>,
     there: SocketAddr,
@@ -179,17 +179,17 @@ struct Entry {
 }
 
 /// State of the thread of the proxy.
-struct Switch {
+struct ProxyThread {
     orders: Receiver<Order>,
     poller: Poller,
     is_over: bool,
-    entries: Vec<Entry>,
+    entries: Vec<RankListener>,
     connections: Vec<Connection>,
     /// Buffer for the bytes that are being passed on.
     bytes: Vec<u8>,
 }
 
-impl Switch {
+impl ProxyThread {
     fn run(&mut self) {
         while !self.is_over {
             self.wait();
@@ -219,7 +219,7 @@ impl Switch {
                 }
                 Err(error) if is_passing(&error) => {}
                 // Other threads may close descriptors meanwhile.
-                Err(_) => std::thread::sleep(NO_ROOM),
+                Err(_) => std::thread::sleep(ACCEPT_RETRY_DELAY),
             }
         }
     }
@@ -255,10 +255,10 @@ impl Switch {
 
 /// Closes the oldest of a rank's connections that have sent nothing.
 ///
-/// At most [`SILENT`] of them are kept.
+/// At most [`MAX_SILENT_CONNECTIONS`] of them are kept.
 fn close_oldest_silent(connections: &mut Vec<Connection>, owner: &Owner) {
     let is_silent = |it: &&Connection| it.server.is_none() && it.owner == *owner;
-    if connections.iter().filter(is_silent).count() > SILENT
+    if connections.iter().filter(is_silent).count() > MAX_SILENT_CONNECTIONS
         && let Some(oldest) = connections.iter().position(|it| is_silent(&it))
     {
         connections.remove(oldest);

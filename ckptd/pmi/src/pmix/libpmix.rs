@@ -79,7 +79,7 @@ pub fn open(path: &Path) -> Result<Library, Error> {
             *library.get(b"PMIx_Get_version\0")?;
         CStr::from_ptr(version()).to_string_lossy()
     };
-    match Version::of(&version).is_some_and(Version::is_known) {
+    match Version::of(&version).is_some_and(Version::is_supported) {
         true => Ok(library),
         false => Err(Error::Version {
             path: path.to_owned(),

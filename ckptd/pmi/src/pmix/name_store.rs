@@ -1,27 +1,27 @@
 //! Values that ranks publish for others to look up (PMIx_Publish; MPI_Publish_name).
 
 use super::abi::Status;
-use super::values::Owned;
-use crate::Name;
+use super::values::PublishedValue;
+use crate::GenerationName;
 use std::collections::BTreeMap;
 use understudy_numbers::Rank;
 
 /// The process that has published a value.
-pub type Owner = (Name, Rank);
+pub type Owner = (GenerationName, Rank);
 
 /// Published values of this node, by key.
 #[derive(Default)]
-pub struct NameStore(BTreeMap<String, (Owner, Owned)>);
+pub struct NameStore(BTreeMap<String, (Owner, PublishedValue)>);
 
 impl NameStore {
     /// Limit of values, so that a process which publishes without end cannot exhaust memory.
-    const MOST: usize = 10_000;
+    const MAX_VALUES: usize = 10_000;
 
-    pub fn publish(&mut self, owner: &Owner, values: Vec<(String, Owned)>) -> Status {
+    pub fn publish(&mut self, owner: &Owner, values: Vec<(String, PublishedValue)>) -> Status {
         if values.iter().any(|(key, _)| self.0.contains_key(key)) {
             return Status::DUPLICATE_KEY;
         }
-        if self.0.len() + values.len() > NameStore::MOST {
+        if self.0.len() + values.len() > NameStore::MAX_VALUES {
             return Status::ERROR;
         }
         let owned = values
@@ -35,7 +35,7 @@ impl NameStore {
     pub fn lookup<'a>(
         &'a self,
         keys: &'a [String],
-    ) -> impl Iterator<Item = (&'a String, &'a Owner, &'a Owned)> {
+    ) -> impl Iterator<Item = (&'a String, &'a Owner, &'a PublishedValue)> {
         let found = keys.iter().filter_map(|key| self.0.get_key_value(key));
         found.map(|(key, (owner, value))| (key, owner, value))
     }
@@ -46,7 +46,7 @@ impl NameStore {
         self.0.retain(|key, (of, _)| of != owner || !is_meant(key));
     }
 
-    pub fn end(&mut self, generation: &Name) {
+    pub fn end(&mut self, generation: &GenerationName) {
         self.0.retain(|_, ((of, _), _)| of != generation);
     }
 }
@@ -57,9 +57,9 @@ mod tests {
 
     #[test]
     fn what_is_published_is_found_until_it_is_taken_back() {
-        let owner = |number, rank| (Name::new("job", number).unwrap(), Rank(rank));
+        let owner = |number, rank| (GenerationName::new("job", number).unwrap(), Rank(rank));
         let keys = |keys: &[&str]| keys.iter().map(|&key| key.to_owned()).collect::<Vec<_>>();
-        let one = |key: &str| vec![(key.to_owned(), Owned::Number(1))];
+        let one = |key: &str| vec![(key.to_owned(), PublishedValue::Number(1))];
         let mut store = NameStore::default();
         assert_eq!(store.publish(&owner(0, 0), one("a")), Status::SUCCESS);
         assert_eq!(store.publish(&owner(0, 1), one("a")), Status::DUPLICATE_KEY);

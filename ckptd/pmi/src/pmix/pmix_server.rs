@@ -6,8 +6,8 @@ use super::connections::Connections;
 use super::host::{Host, module};
 use super::libpmix::{Functions, checked, libpmix_of};
 use super::values::{Infos, bytes_at, fixed};
-use crate::placement::listed;
-use crate::{Error, Name, Namespace, Peers, RankEvent};
+use crate::placement::comma_separated;
+use crate::{Error, GenerationName, Namespace, Peers, RankEvent};
 use parking_lot::{Mutex, MutexGuard};
 use rustix::process::{getegid, geteuid};
 use std::collections::BTreeMap;
@@ -41,7 +41,7 @@ pub struct PmixServer {
     connections: Arc<Connections>,
     name: String,
     directory: PathBuf,
-    generations: Mutex<BTreeMap<Name, Namespace>>,
+    generations: Mutex<BTreeMap<GenerationName, Namespace>>,
 }
 
 static STARTED: AtomicBool = AtomicBool::new(false);
@@ -70,7 +70,7 @@ impl PmixServer {
         };
         let functions = Functions::open(&libpmix_of(&libmpi)?)?;
         if STARTED.swap(true, Ordering::Relaxed) {
-            return Err(Error::Again);
+            return Err(Error::SecondServer);
         }
         let directory = settings.directory.as_os_str().as_bytes();
         let mut infos = Infos::new();
@@ -103,21 +103,21 @@ impl PmixServer {
         Ok((server, received))
     }
 
-    fn generations(&self) -> MutexGuard<'_, BTreeMap<Name, Namespace>> {
+    fn generations(&self) -> MutexGuard<'_, BTreeMap<GenerationName, Namespace>> {
         self.generations.lock()
     }
 
     /// Registers a generation; its ranks may start from now on.
     ///
     /// # Errors
-    /// [`Error::Exists`], [`Error::BadPlacement`] if `here` is another host, [`Error::Pmix`],
+    /// [`Error::GenerationExists`], [`Error::BadPlacement`] if `here` is another host, [`Error::Pmix`],
     /// [`Error::System`].
     pub fn begin(&self, generation: &Namespace) -> Result<(), Error> {
         if generation.placement.hosts().get(generation.here) != Some(&self.name) {
             return Err(Error::BadPlacement);
         }
         if !self.host.begin(generation) {
-            return Err(Error::Exists(generation.name.to_string()));
+            return Err(Error::GenerationExists(generation.name.to_string()));
         }
         self.generations()
             .insert(generation.name.clone(), generation.clone());
@@ -143,7 +143,7 @@ impl PmixServer {
     }
 
     /// Returns the directory that the libraries of a generation may use.
-    fn session(&self, generation: &Name) -> PathBuf {
+    fn session(&self, generation: &GenerationName) -> PathBuf {
         self.directory.join(generation.as_str())
     }
 
@@ -190,10 +190,10 @@ impl PmixServer {
     /// [`Error::Unknown`], [`Error::NotHere`], [`Error::Pmix`].
     pub fn environment(
         &self,
-        generation: &Name,
+        generation: &GenerationName,
         rank: Rank,
     ) -> Result<Vec<(OsString, OsString)>, Error> {
-        let unknown = || Error::Unknown(generation.to_string());
+        let unknown = || Error::UnknownGeneration(generation.to_string());
         let known = self
             .generations()
             .get(generation)
@@ -209,7 +209,7 @@ impl PmixServer {
         checked("PMIx_server_setup_fork", status)?;
         if !self
             .connections
-            .behind(&(generation.clone(), rank), &mut variables)?
+            .redirect_variables(&(generation.clone(), rank), &mut variables)?
         {
             checked("PMIx_server_setup_fork", Status::NOT_FOUND)?;
         }
@@ -241,8 +241,8 @@ impl PmixServer {
     ///
     /// # Errors
     /// [`Error::Unknown`].
-    pub fn end(&self, generation: &Name) -> Result<(), Error> {
-        let unknown = || Error::Unknown(generation.to_string());
+    pub fn end(&self, generation: &GenerationName) -> Result<(), Error> {
+        let unknown = || Error::UnknownGeneration(generation.to_string());
         let known = self.generations().remove(generation).ok_or_else(unknown)?;
         // Must come first, because libpmix keeps the objects of open requests.
         self.host.end(generation);
@@ -260,16 +260,16 @@ impl PmixServer {
     /// Reports the end of a rank's process that has not called PMIx_Finalize.
     ///
     /// libpmix removes the rank from the fences in which it is awaited.
-    pub fn lose(&self, generation: &Name, rank: Rank) {
+    pub fn lose(&self, generation: &GenerationName, rank: Rank) {
         self.connections
-            .end(&(generation.clone(), rank), || self.settle());
+            .end(&(generation.clone(), rank), || self.await_handled());
     }
 
     /// Waits until libpmix has handled a connection that it has closed.
     ///
     /// libpmix may complete a fence by an event of its own. Its thread handles events in order,
     /// including those that callers create.
-    fn settle(&self) {
+    fn await_handled(&self) {
         let nobody = Proc {
             namespace: fixed::<NAMESPACE_SIZE>("ckptd-nobody"),
             rank: 0,
@@ -287,11 +287,11 @@ impl PmixServer {
 
     /// Requests data that a rank of this node has put for other nodes.
     ///
-    /// It answers a [`crate::Modex`] of another node. `then` is called by a thread of libpmix as
+    /// It answers a [`crate::ModexRequest`] of another node. `then` is called by a thread of libpmix as
     /// soon as the rank has put data, with `None` if there are none.
     pub fn modex(
         &self,
-        generation: &Name,
+        generation: &GenerationName,
         rank: Rank,
         then: impl FnOnce(Option<Vec<u8>>) + Send + 'static,
     ) {
@@ -299,7 +299,7 @@ impl PmixServer {
         if !self.generations().contains_key(generation) {
             return then(None);
         }
-        let then: Box<Then> = Box::new(Box::new(then));
+        let then: Box<ModexReceiver> = Box::new(Box::new(then));
         let context = Box::into_raw(then);
         let done: DmodexDone = modex_done;
         // SAFETY: the context is passed back once: to the callback, or here if the callback will
@@ -319,7 +319,7 @@ impl PmixServer {
 
 impl Drop for PmixServer {
     fn drop(&mut self) {
-        let names: Vec<Name> = self.generations().keys().cloned().collect();
+        let names: Vec<GenerationName> = self.generations().keys().cloned().collect();
         for name in names {
             let _ = self.end(&name);
         }
@@ -329,7 +329,7 @@ impl Drop for PmixServer {
     }
 }
 
-type Then = Box<dyn FnOnce(Option<Vec<u8>>) + Send>;
+type ModexReceiver = Box<dyn FnOnce(Option<Vec<u8>>) + Send>;
 
 unsafe extern "C" fn modex_done(
     status: Status,
@@ -338,11 +338,16 @@ unsafe extern "C" fn modex_done(
     context: *mut c_void,
 ) {
     // SAFETY: the context was made by `PmixServer::modex`, and this number of bytes exists.
-    let (then, bytes) = unsafe { (Box::from_raw(context.cast::<Then>()), bytes_at(bytes, size)) };
+    let (then, bytes) = unsafe {
+        (
+            Box::from_raw(context.cast::<ModexReceiver>()),
+            bytes_at(bytes, size),
+        )
+    };
     then(status.is_good().then_some(bytes));
 }
 
-fn proc(generation: &Name, rank: Rank) -> Proc {
+fn proc(generation: &GenerationName, rank: Rank) -> Proc {
     Proc {
         namespace: fixed::<NAMESPACE_SIZE>(generation.as_str()),
         rank: rank.0,
@@ -397,7 +402,10 @@ fn describe(generation: &Namespace, session: &Path) -> Infos {
     if let Some(first) = here.first() {
         infos.uint32("pmix.local.size", here.len() as u32);
         infos.uint32("pmix.node.size", here.len() as u32);
-        infos.string("pmix.lpeers", listed(here.iter().copied()).as_bytes());
+        infos.string(
+            "pmix.lpeers",
+            comma_separated(here.iter().copied()).as_bytes(),
+        );
         infos.rank("pmix.lldr", first.0);
     }
     infos.string("pmix.tmpdir", session.as_os_str().as_bytes());

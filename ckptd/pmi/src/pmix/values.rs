@@ -107,43 +107,43 @@ pub fn text_in(field: &[c_char]) -> Option<&str> {
 
 /// Copy of a published value, for the types that MPI libraries publish.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Owned {
+pub enum PublishedValue {
     Text(CString),
     Bytes(Vec<u8>),
     Number(u32),
 }
 
-impl Owned {
+impl PublishedValue {
     /// # Safety
     /// `value` was created by libpmix: its pointers fit its type.
-    pub unsafe fn copy(value: &Value) -> Option<Owned> {
+    pub unsafe fn copy(value: &Value) -> Option<PublishedValue> {
         // SAFETY: the type says which member of the union is valid; strings end with a zero, and
         // byte objects have the given size.
         unsafe {
             match value.of {
-                Type::STRING if !value.data.string.is_null() => {
-                    Some(Owned::Text(CStr::from_ptr(value.data.string).to_owned()))
-                }
-                Type::BYTE_OBJECT => Some(Owned::Bytes(bytes_at(
+                Type::STRING if !value.data.string.is_null() => Some(PublishedValue::Text(
+                    CStr::from_ptr(value.data.string).to_owned(),
+                )),
+                Type::BYTE_OBJECT => Some(PublishedValue::Bytes(bytes_at(
                     value.data.bytes.start,
                     value.data.bytes.size,
                 ))),
-                Type::UINT32 => Some(Owned::Number(value.data.uint32)),
+                Type::UINT32 => Some(PublishedValue::Number(value.data.uint32)),
                 _ => None,
             }
         }
     }
 
     /// Returns a value for libpmix that borrows the data of `self`.
-    pub fn lend(&self) -> Value {
+    pub fn borrowed(&self) -> Value {
         match self {
-            Owned::Text(text) => Value {
+            PublishedValue::Text(text) => Value {
                 of: Type::STRING,
                 data: Data {
                     string: text.as_ptr().cast_mut(),
                 },
             },
-            Owned::Bytes(bytes) => Value {
+            PublishedValue::Bytes(bytes) => Value {
                 of: Type::BYTE_OBJECT,
                 data: Data {
                     bytes: Bytes {
@@ -152,7 +152,7 @@ impl Owned {
                     },
                 },
             },
-            Owned::Number(uint32) => Value {
+            PublishedValue::Number(uint32) => Value {
                 of: Type::UINT32,
                 data: Data { uint32: *uint32 },
             },
@@ -230,12 +230,15 @@ mod tests {
         assert_eq!(text_in(&fixed::<4>("abcdef")), Some("abc"));
         assert_eq!(text_in(&[b'a' as c_char; 4]), None);
         for value in [
-            Owned::Text(c"port".into()),
-            Owned::Bytes(vec![0, 1]),
-            Owned::Number(7),
+            PublishedValue::Text(c"port".into()),
+            PublishedValue::Bytes(vec![0, 1]),
+            PublishedValue::Number(7),
         ] {
-            // SAFETY: the pointers in the result of `lend` fit its type.
-            assert_eq!(unsafe { Owned::copy(&value.lend()) }, Some(value));
+            // SAFETY: the pointers in the result of `borrowed` fit its type.
+            assert_eq!(
+                unsafe { PublishedValue::copy(&value.borrowed()) },
+                Some(value)
+            );
         }
     }
 }

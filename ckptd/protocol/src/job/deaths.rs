@@ -2,22 +2,22 @@
 
 use super::{Job, Phase};
 use crate::member::Member;
-use crate::{Action, Ending, LOST, Node};
+use crate::{Action, EXIT_NOT_RECOVERED, Ending, Node};
 use std::time::Duration;
 use understudy_catalogue::message;
 use understudy_messages::JobOrder;
 use understudy_numbers::{Generation, Guardian, ProcessNumber};
 
 /// Limit of new processes that die before they have been in a generation.
-const STILLBORN: u32 = 10;
+const MAX_STILLBORN: u32 = 10;
 /// Limit of successive generations that fail without a death.
-const FUTILE: u32 = 10;
+const MAX_FAILED_GENERATIONS: u32 = 10;
 /// Time limit for the failure because of which an MPI library has aborted.
 ///
 /// Longer than a node may be silent.
 const BROKEN_TIMEOUT: Duration = Duration::from_secs(10);
 /// Limit of restarts from the beginning.
-const RESTARTS: u32 = 5;
+const MAX_RESTARTS: u32 = 5;
 /// The number of SIGKILL on every system (signal(7)).
 const SIGKILL: i32 = 9;
 
@@ -36,7 +36,7 @@ impl Job {
     /// The library may have found a connection closed before the death of the peer was reported. If
     /// the process still lives, the next generation resets its library. If no generation follows
     /// within [`BROKEN_TIMEOUT`], the process is killed and counts as dead.
-    pub(super) fn broke(&mut self, number: ProcessNumber, of: Generation) {
+    pub(super) fn library_aborted(&mut self, number: ProcessNumber, of: Generation) {
         let is_first = !self
             .members
             .values()
@@ -56,10 +56,10 @@ impl Job {
             self.broken_deadline
                 .get_or_insert(self.now + BROKEN_TIMEOUT);
         }
-        self.futile += u32::from(is_first && !is_ending);
-        if self.futile == FUTILE && !is_ending {
-            self.say(message::mpi_library_aborts(FUTILE).to_string());
-            self.end_with(LOST, Some(at));
+        self.failed_generations += u32::from(is_first && !is_ending);
+        if self.failed_generations == MAX_FAILED_GENERATIONS && !is_ending {
+            self.print(message::mpi_library_aborts(MAX_FAILED_GENERATIONS).to_string());
+            self.end_with(EXIT_NOT_RECOVERED, Some(at));
         }
     }
 
@@ -80,23 +80,24 @@ impl Job {
     }
 
     /// Handles the loss of a node: the replica stores there are lost as well.
-    pub(super) fn lost(&mut self, node: Node) {
+    pub(super) fn node_lost(&mut self, node: Node) {
         self.domains.lose(node);
         let nodes = &self.nodes;
         let is_there = |at: &Guardian| nodes.get(at) == Some(&node);
         let members = &mut self.members;
-        self.legacies.retain(|_, from| !is_there(&members[from].at));
+        self.left_stores
+            .retain(|_, from| !is_there(&members[from].at));
         let there = members.values_mut().filter(|member| is_there(&member.at));
-        there.for_each(|member| member.keeps = None);
+        there.for_each(|member| member.replicas_of = None);
         let gone: Vec<Guardian> = self.guardians.iter().copied().filter(is_there).collect();
-        self.gone(&gone);
+        self.guardians_died(&gone);
     }
 
-    pub(super) fn gone(&mut self, guardians: &[Guardian]) {
+    pub(super) fn guardians_died(&mut self, guardians: &[Guardian]) {
         self.guardians
             .retain(|guardian| !guardians.contains(guardian));
         if self.phase == Phase::Gathering {
-            return self.gone_early(guardians);
+            return self.guardians_died_early(guardians);
         }
         let its = |member: &Member| guardians.contains(&member.at) && !member.is_over();
         let its: Vec<ProcessNumber> = self
@@ -109,10 +110,10 @@ impl Job {
             if self.members[&number].lives() {
                 let at = self.members[&number].at;
                 self.actions.push(Action::kill(number, at));
-                self.ended(number, Ending::Signal(SIGKILL));
+                self.process_ended(number, Ending::Signal(SIGKILL));
             }
             // The output of a lost process is unknown.
-            self.closed(number, true);
+            self.output_closed(number, true);
         }
     }
 
@@ -123,29 +124,29 @@ impl Job {
     pub(super) fn has_begun(&self) -> bool {
         self.living
             .iter()
-            .any(|number| self.members[number].has_played)
+            .any(|number| self.members[number].was_in_generation)
     }
 
     /// True if no generation has begun and the first one is awaited.
     fn is_at_start(&self) -> bool {
-        !self.is_protected && !self.has_begun() && self.is_meeting()
+        !self.is_protected && !self.has_begun() && self.is_joining()
     }
 
     /// Handles a generation that has failed without a death.
-    pub(super) fn failed(&mut self) {
+    pub(super) fn generation_failed(&mut self) {
         if !self.is_protected {
             return self.restart();
         }
-        self.futile += 1;
-        if self.futile < FUTILE {
-            return self.renew();
+        self.failed_generations += 1;
+        if self.failed_generations < MAX_FAILED_GENERATIONS {
+            return self.announce_next_generation();
         }
-        self.say(message::generations_failed(FUTILE).to_string());
-        self.end_with(LOST, None);
+        self.print(message::generations_failed(MAX_FAILED_GENERATIONS).to_string());
+        self.end_with(EXIT_NOT_RECOVERED, None);
     }
 
-    pub(super) fn ended(&mut self, number: ProcessNumber, ending: Ending) {
-        if let (Phase::Gathering, Ending::Asked(_)) = (self.phase, ending) {
+    pub(super) fn process_ended(&mut self, number: ProcessNumber, ending: Ending) {
+        if let (Phase::Gathering, Ending::LauncherSignal(_)) = (self.phase, ending) {
             // The process stands for its guardian, which has no process that could receive the
             // signal.
             return self.end_with(ending.status(), None);
@@ -158,19 +159,20 @@ impl Job {
             return;
         };
         member.ending = Some(ending);
-        let (at, is_heard, has_played) = (member.at, member.is_heard(), member.has_played);
+        let (at, is_heard, has_played) =
+            (member.at, member.has_used_mpi(), member.was_in_generation);
         let is_spare = !has_played && (self.is_protected || self.phase == Phase::Running);
-        if let Some(worker) = member.keeps {
+        if let Some(worker) = member.replicas_of {
             // Of several processes of one worker, the last one that was started has the newest
             // replicas.
-            let legacy = self.legacies.entry(worker).or_insert(number);
+            let legacy = self.left_stores.entry(worker).or_insert(number);
             *legacy = number.max(*legacy);
         }
         if has_played {
-            self.fallen.insert(number);
+            self.failed.insert(number);
         }
         let is_at_end = self.at_end.contains(&number);
-        self.no_longer_lives(number, at);
+        self.remove_from_living(number, at);
         if matches!(self.phase, Phase::Restarting | Phase::Over) {
             return;
         }
@@ -178,39 +180,41 @@ impl Job {
             return self.ended_at_the_end(number, ending, is_at_end);
         }
         match ending {
-            _ if self.members[&number].is_broken => self.died(at, has_played),
+            _ if self.members[&number].is_broken => self.process_died(at, has_played),
             // The death of an idle spare has no consequence, but the launcher's signal is for the
             // whole job.
-            Ending::Exit(_) | Ending::Signal(_) | Ending::Memory if is_spare && is_heard => {
-                self.lost_spare(number)
+            Ending::Exit(_) | Ending::Signal(_) | Ending::OutOfMemory if is_spare && is_heard => {
+                self.spare_died(number)
             }
-            Ending::Exit(_) | Ending::Signal(_) | Ending::Memory
+            Ending::Exit(_) | Ending::Signal(_) | Ending::OutOfMemory
                 if is_spare && self.phase == Phase::Running =>
             {
-                self.do_without()
+                self.stop_replenishing()
             }
             // A spare replaces the process in its own memory; only a new process would need more
             // memory.
-            Ending::Memory if self.is_protected && self.living.len() as u32 >= self.workers => {
-                self.died(at, has_played)
+            Ending::OutOfMemory
+                if self.is_protected && self.living.len() as u32 >= self.workers =>
+            {
+                self.process_died(at, has_played)
             }
-            Ending::Memory => {
-                self.say(message::REPLACEMENT_NEEDS_MEMORY.into());
-                self.end_with(LOST, Some(at))
+            Ending::OutOfMemory => {
+                self.print(message::REPLACEMENT_NEEDS_MEMORY.into());
+                self.end_with(EXIT_NOT_RECOVERED, Some(at))
             }
             // A new process must reach MPI, as the first one did.
-            Ending::Exit(_) if !is_heard && self.is_protected => self.died(at, has_played),
+            Ending::Exit(_) if !is_heard && self.is_protected => self.process_died(at, has_played),
             // The process does not use MPI.
             Ending::Exit(0) if !is_heard => {}
             // The program, the runtime or the launcher has ended the process.
-            Ending::Exit(_) | Ending::Asked(_) => {
+            Ending::Exit(_) | Ending::LauncherSignal(_) => {
                 self.end_with(ending.status(), Some(at));
                 self.leaver = matches!(ending, Ending::Exit(_)).then_some((number, has_played));
             }
             // A replacement would exceed the limit again.
             Ending::Signal(signal) if !self.is_protected && limit_of(signal).is_some() => {
                 let limit = limit_of(signal).unwrap_or_default();
-                self.say(message::resource_limit_exceeded(number, limit).to_string());
+                self.print(message::resource_limit_exceeded(number, limit).to_string());
                 self.end_with(ending.status(), Some(at))
             }
             // The program has ended itself by a signal.
@@ -219,7 +223,7 @@ impl Job {
             }
             // The process has not used MPI; [`Job::revive`] starts it again alone.
             Ending::Signal(_) if !is_heard && self.is_at_start() => {}
-            Ending::Signal(_) => self.died(at, has_played),
+            Ending::Signal(_) => self.process_died(at, has_played),
         }
     }
 
@@ -230,7 +234,7 @@ impl Job {
         }
         let missing = (self.workers + self.spares).saturating_sub(self.living.len() as u32);
         for _ in 0..spares.min(missing) {
-            let (number, first) = (ProcessNumber(self.next), Guardian(self.workers));
+            let (number, first) = (ProcessNumber(self.next_number), Guardian(self.workers));
             let load = |it: &Guardian| self.load.get(it).copied().unwrap_or(0);
             let home = self
                 .guardians
@@ -245,10 +249,10 @@ impl Job {
     }
 
     /// Handles the death of an idle spare.
-    fn lost_spare(&mut self, number: ProcessNumber) {
+    fn spare_died(&mut self, number: ProcessNumber) {
         let spares = self.spares_left();
-        self.say(message::spare_died(number, spares).to_string());
-        self.actions.push(Action::Order(JobOrder::CountSpare));
+        self.print(message::spare_died(number, spares).to_string());
+        self.actions.push(Action::Order(JobOrder::CountSpareDeath));
         self.start_missing();
         if self.replenishes {
             self.replenish(1);
@@ -262,50 +266,50 @@ impl Job {
     /// Handles the death of a spare before it was ready.
     ///
     /// The next one would die in the same way.
-    pub(super) fn do_without(&mut self) {
+    pub(super) fn stop_replenishing(&mut self) {
         self.has_failed_to_replenish = true;
         let spares = self.spares_left();
-        self.say(message::no_new_spare(spares).to_string());
+        self.print(message::no_new_spare(spares).to_string());
     }
 
-    pub(super) fn no_longer_lives(&mut self, number: ProcessNumber, at: Guardian) {
+    pub(super) fn remove_from_living(&mut self, number: ProcessNumber, at: Guardian) {
         for set in [&mut self.living, &mut self.unready, &mut self.at_end] {
             set.remove(&number);
         }
         if let Some(load) = self.load.get_mut(&at) {
             *load -= 1;
         }
-        self.settle(number);
+        self.close_if_over(number);
     }
 
     /// Closes the record of a process that has exited and whose output has ended.
-    pub(super) fn settle(&mut self, number: ProcessNumber) {
+    pub(super) fn close_if_over(&mut self, number: ProcessNumber) {
         if self.members.get(&number).is_some_and(Member::is_over) {
-            self.open.remove(&number);
+            self.unfinished.remove(&number);
             self.revive(number);
         }
     }
 
-    pub(super) fn died(&mut self, at: Guardian, has_played: bool) {
+    pub(super) fn process_died(&mut self, at: Guardian, has_played: bool) {
         if !self.is_protected && !self.has_begun() {
             return self.restart();
         }
-        self.stillborn += u32::from(!has_played);
-        if self.stillborn > STILLBORN {
-            let count = self.stillborn;
-            self.say(message::replacements_died(count).to_string());
-            return self.end_with(LOST, Some(at));
+        self.stillborn_processes += u32::from(!has_played);
+        if self.stillborn_processes > MAX_STILLBORN {
+            let count = self.stillborn_processes;
+            self.print(message::replacements_died(count).to_string());
+            return self.end_with(EXIT_NOT_RECOVERED, Some(at));
         }
-        if self.legacies.is_empty()
+        if self.left_stores.is_empty()
             && !self
                 .living
                 .iter()
-                .any(|number| self.members[number].has_played)
+                .any(|number| self.members[number].was_in_generation)
         {
-            self.say(message::ALL_WORKERS_DIED.into());
-            return self.end_with(LOST, Some(at));
+            self.print(message::ALL_WORKERS_DIED.into());
+            return self.end_with(EXIT_NOT_RECOVERED, Some(at));
         }
-        self.renew();
+        self.announce_next_generation();
     }
 
     /// Restarts all processes from the beginning because no checkpoint exists.
@@ -314,30 +318,30 @@ impl Job {
         self.kill_all();
     }
 
-    pub(super) fn closed(&mut self, number: ProcessNumber, has_printed: bool) {
+    pub(super) fn output_closed(&mut self, number: ProcessNumber, has_printed: bool) {
         if let Some(member) = self.members.get_mut(&number) {
             member.has_printed = Some(has_printed);
-            self.settle(number);
+            self.close_if_over(number);
         }
     }
 
     pub(super) fn restart_if_all_are_over(&mut self) {
-        if !self.open.is_empty() {
+        if !self.unfinished.is_empty() {
             return;
         }
         let has_printed = self
             .members
             .values()
             .any(|member| member.has_printed == Some(true));
-        if has_printed || self.restarts == RESTARTS {
+        if has_printed || self.restarts == MAX_RESTARTS {
             let why = match has_printed {
                 true => "the program has printed something already, which would come twice".into(),
-                false => format!("so it has been with {} starts", RESTARTS + 1),
+                false => format!("so it has been with {} starts", MAX_RESTARTS + 1),
             };
-            self.say(message::no_restart_from_start(why).to_string());
-            return self.end_with(LOST, None);
+            self.print(message::no_restart_from_start(why).to_string());
+            return self.end_with(EXIT_NOT_RECOVERED, None);
         }
-        self.say(message::RESTART_FROM_START.into());
+        self.print(message::RESTART_FROM_START.into());
         self.restarts += 1;
         self.generation = self.generation.next();
         self.start_all();
@@ -346,10 +350,10 @@ impl Job {
     /// Starts a process again that was killed before it used MPI.
     pub(super) fn revive(&mut self, number: ProcessNumber) {
         let member = &self.members[&number];
-        if !self.is_at_start() || member.is_heard() || !member.is_killed() {
+        if !self.is_at_start() || member.has_used_mpi() || !member.is_killed() {
             return;
         }
-        if member.has_printed == Some(true) || member.revivals == RESTARTS {
+        if member.has_printed == Some(true) || member.revivals == MAX_RESTARTS {
             return self.restart();
         }
         self.start(number, member.at);

@@ -22,7 +22,7 @@ impl Domains {
     }
 
     /// True if any node of this node's failure domain has been lost.
-    pub(super) fn have_failed_around(&self, node: Node) -> bool {
+    pub(super) fn has_lost_node(&self, node: Node) -> bool {
         self.of
             .get(&node)
             .is_some_and(|domain| self.failed.contains(domain))

@@ -1,15 +1,15 @@
 //! The end of the job, successful or not.
 
-use super::{GATHERING, Job, Phase};
-use crate::{Action, Ending, LOST};
+use super::{JOIN_TIMEOUT, Job, Phase};
+use crate::{Action, EXIT_NOT_RECOVERED, Ending};
 use std::time::Duration;
 use understudy_catalogue::message;
 use understudy_numbers::{Guardian, ProcessNumber};
 
 /// Time for the other processes to exit by themselves.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Time for the other processes to exit by themselves after `MPI_Abort`.
-const LAST_WORD: Duration = Duration::from_millis(100);
+const ABORT_TIMEOUT: Duration = Duration::from_millis(100);
 
 impl Job {
     /// Handles the end of a process while the job ends.
@@ -24,33 +24,35 @@ impl Job {
         let member = &self.members[&number];
         // Other processes have left the MPI library in which a spare still is; the spare is not
         // needed.
-        if self.phase == (Phase::Ending { deadline: None }) && self.is_protected && !member.has_part
+        if self.phase == (Phase::Ending { deadline: None })
+            && self.is_protected
+            && !member.has_resumed
         {
             return;
         }
         let at = member.at;
         if let (Ending::Signal(signal), true, 0) = (ending, is_at_end, self.status) {
-            self.say(message::death_after_finalize(number, signal).to_string());
+            self.print(message::death_after_finalize(number, signal).to_string());
         }
-        self.note(ending.status(), Some(at));
+        self.record_status(ending.status(), Some(at));
     }
 
     /// Ends the job if guardians have not joined in time.
     ///
     /// The death of a guardian before it joins is not reported.
-    pub(super) fn end_if_some_do_not_come(&mut self) {
-        if self.now >= GATHERING {
+    pub(super) fn end_if_guardians_missing(&mut self) {
+        if self.now >= JOIN_TIMEOUT {
             let (all, there, time) = (
                 self.workers + self.spares,
-                self.there(),
-                GATHERING.as_secs(),
+                self.joined_guardians(),
+                JOIN_TIMEOUT.as_secs(),
             );
-            self.say(message::processes_missing(all, there, time).to_string());
-            self.end_with(LOST, None);
+            self.print(message::processes_missing(all, there, time).to_string());
+            self.end_with(EXIT_NOT_RECOVERED, None);
         }
     }
 
-    pub(super) fn end_if_all_are_there(&mut self) {
+    pub(super) fn end_if_all_at_end(&mut self) {
         if self.at_end.len() as u32 >= self.workers {
             self.phase = Phase::Ending { deadline: None };
             self.actions.push(Action::end(true));
@@ -61,10 +63,10 @@ impl Job {
     /// Handles a process that begins to use MPI.
     ///
     /// After the end of a program, the first such process begins the next program of its script.
-    pub(super) fn called(&mut self, number: ProcessNumber) {
+    pub(super) fn process_registered(&mut self, number: ProcessNumber) {
         let has_ended = self.phase == (Phase::Ending { deadline: None }) && self.status == 0;
         if has_ended && self.living.contains(&number) {
-            if !self.members[&number].is_heard() {
+            if !self.members[&number].has_used_mpi() {
                 // A new process that the program has not needed.
                 let generation = Some(self.generation);
                 self.actions.push(Action::admit(number, generation));
@@ -76,7 +78,7 @@ impl Job {
         self.actions.push(Action::admit(number, generation));
         // A replacement that was started when the job was lost needs no message.
         if generation.is_none() && self.status == 0 {
-            self.say(message::process_too_late(number).to_string());
+            self.print(message::process_too_late(number).to_string());
         }
     }
 
@@ -86,52 +88,56 @@ impl Job {
             && self
                 .living
                 .iter()
-                .all(|number| self.members[number].is_heard());
+                .all(|number| self.members[number].has_used_mpi());
         self.members
             .values_mut()
-            .for_each(|member| *member = member.anew());
+            .for_each(|member| *member = member.for_next_program());
         self.unready.clone_from(&self.living);
         self.at_end.clear();
-        self.legacies.clear();
-        self.fallen.clear();
+        self.left_stores.clear();
+        self.failed.clear();
         self.is_protected = false;
-        (self.futile, self.stillborn, self.leaver) = (0, 0, None);
+        (
+            self.failed_generations,
+            self.stillborn_processes,
+            self.leaver,
+        ) = (0, 0, None);
         self.generation = self.generation.next();
-        self.phase = Phase::Meeting;
+        self.phase = Phase::Joining;
         if !is_whole {
-            self.say(message::DEATH_BETWEEN_PROGRAMS.into());
-            self.end_with(LOST, None);
+            self.print(message::DEATH_BETWEEN_PROGRAMS.into());
+            self.end_with(EXIT_NOT_RECOVERED, None);
         }
     }
 
     /// Ends the job; processes that still run after a while are killed.
     pub(super) fn end_with(&mut self, status: i32, culprit: Option<Guardian>) {
-        self.end_within(LAST_WORDS, status, culprit);
+        self.end_within(EXIT_TIMEOUT, status, culprit);
     }
 
     /// Ends the job on the request of a process.
     pub(super) fn abort(&mut self, status: i32, culprit: Guardian) {
-        self.end_within(LAST_WORD, status, Some(culprit));
+        self.end_within(ABORT_TIMEOUT, status, Some(culprit));
     }
 
     fn end_within(&mut self, limit: Duration, status: i32, culprit: Option<Guardian>) {
         if self.is_ending() {
             return;
         }
-        self.note(status, culprit);
+        self.record_status(status, culprit);
         let deadline = Some(self.now + limit);
         self.phase = Phase::Ending { deadline };
         self.actions.push(Action::end(false));
     }
 
-    pub(super) fn note(&mut self, status: i32, culprit: Option<Guardian>) {
+    pub(super) fn record_status(&mut self, status: i32, culprit: Option<Guardian>) {
         if self.status == 0 && status != 0 {
             (self.status, self.culprit) = (status, culprit);
         }
     }
 
     pub(super) fn end_all(&mut self, deadline: Option<Duration>) {
-        if self.open.is_empty() {
+        if self.unfinished.is_empty() {
             let first = self.guardians.first().copied();
             let culprit = self
                 .culprit
@@ -156,7 +162,7 @@ impl Job {
         };
         if has_played {
             let status = self.status;
-            self.say(message::rank_without_finalize(number, status).to_string());
+            self.print(message::rank_without_finalize(number, status).to_string());
         }
         self.status = self.status.max(1);
     }

@@ -29,11 +29,11 @@ impl Job {
                 self.living.len() >= workers + self.spares as usize && self.unready.is_empty();
             return is_whole.then(|| self.living.iter().copied().take(workers).collect());
         }
-        let has_played = |number: &ProcessNumber| self.members[number].has_played;
+        let has_played = |number: &ProcessNumber| self.members[number].was_in_generation;
         let (mut ranks, mut spares): (Vec<ProcessNumber>, Vec<ProcessNumber>) =
             self.living.iter().partition(|it| has_played(it));
         spares.retain(is_ready);
-        spares.sort_by_key(|spare| self.domains.have_failed_around(self.node_of(*spare)));
+        spares.sort_by_key(|spare| self.domains.has_lost_node(self.node_of(*spare)));
         for preference in self.preferences() {
             let is_it = |spare: &ProcessNumber| match preference {
                 Preference::On(node) => self.node_of(*spare) == node,
@@ -71,17 +71,22 @@ impl Job {
     /// hold where a node of the failure domain has been lost.
     fn preferences(&self) -> impl Iterator<Item = Preference> {
         let heirs = self
-            .legacies
+            .left_stores
             .values()
             .map(|&from| Preference::On(self.node_of(from)));
-        let wished = self.question.wishes.iter().map(|&it| Preference::This(it));
+        let wished = self
+            .placement_query
+            .hints
+            .iter()
+            .map(|&it| Preference::This(it));
         let dead = self
             .members
             .iter()
-            .filter(|(_, it)| it.has_played && !it.lives());
-        let dead = dead.filter(|(number, _)| !self.legacies.values().any(|from| from == *number));
+            .filter(|(_, it)| it.was_in_generation && !it.lives());
+        let dead =
+            dead.filter(|(number, _)| !self.left_stores.values().any(|from| from == *number));
         let nodes = dead.map(|(&number, _)| self.node_of(number));
-        let neighbours = nodes.filter(|node| !self.domains.have_failed_around(*node));
+        let neighbours = nodes.filter(|node| !self.domains.has_lost_node(*node));
         heirs.chain(wished).chain(neighbours.map(Preference::On))
     }
 
@@ -90,21 +95,24 @@ impl Job {
     }
 
     /// Requests placement hints if a process can give them; returns true until they have arrived.
-    pub(super) fn awaits_wishes(&mut self) -> bool {
-        if self.question.is_answered || self.fallen.is_empty() {
+    pub(super) fn awaits_placement_hints(&mut self) -> bool {
+        if self.placement_query.is_answered || self.failed.is_empty() {
             return false;
         }
-        if !self.question.is_asked {
+        if !self.placement_query.is_sent {
             let mut living = self.living.iter().copied();
-            let Some(number) =
-                living.find(|it| self.members[it].has_played && self.members[it].can_choose)
+            let Some(number) = living
+                .find(|it| self.members[it].was_in_generation && self.members[it].can_give_hints)
             else {
                 return false;
             };
-            self.question.is_asked = true;
-            let fallen = self.fallen.iter().copied().collect();
+            self.placement_query.is_sent = true;
+            let fallen = self.failed.iter().copied().collect();
             self.actions
-                .push(Action::Order(JobOrder::Ask { number, fallen }));
+                .push(Action::Order(JobOrder::RequestPlacementHints {
+                    number,
+                    failed: fallen,
+                }));
         }
         true
     }

@@ -1,7 +1,7 @@
 //! Death of a manager and takeover by another one.
 
 use super::{Stage, World};
-use understudy_protocol::{Event, Generation, Guardian, Job, Known, ToManager};
+use understudy_protocol::{Event, Generation, Guardian, Job, ProcessHistory, ToManager};
 
 impl World {
     /// Replaces the manager by another one after its death.
@@ -18,37 +18,37 @@ impl World {
         self.job.note_other_manager();
         let mut told = Vec::new();
         for (&number, process) in self.processes.iter().filter(|(_, it)| !it.is_forgotten) {
-            let is_heard = process.stage != Stage::Starting && process.known.is_heard;
-            let known = Known {
+            let is_heard = process.stage != Stage::Starting && process.history.has_used_mpi;
+            let known = ProcessHistory {
                 generation: if is_heard {
                     process.page
                 } else {
                     Generation::default()
                 },
                 has_ended: is_heard && self.is_ending,
-                ..process.known
+                ..process.history
             };
             told.push((number, process.at, known, process.ending));
         }
-        if !told.iter().any(|(_, _, known, _)| known.is_heard) {
+        if !told.iter().any(|(_, _, known, _)| known.has_used_mpi) {
             // No process has been in a generation.
             self.begun.clear();
         }
         for guardian in (0..self.size).map(Guardian) {
             for &(number, at, known, _) in told.iter().filter(|(_, at, ..)| *at == guardian) {
-                self.happen_unseen(Event::Known(number, at, known));
+                self.happen_unseen(Event::ProcessReported(number, at, known));
             }
-            self.happen_unseen(Event::Came(guardian, self.node(guardian)));
+            self.happen_unseen(Event::GuardianJoined(guardian, self.node(guardian)));
         }
         for (number, .., ending) in told {
             let events = self.events.entry(number).or_default();
             events.retain(|event| matches!(event, Event::Message(..)));
-            let ends = |ending| [Event::Ended(number, ending), Event::Closed(number, 0)];
+            let ends = |ending| [Event::Ended(number, ending), Event::OutputClosed(number, 0)];
             events.extend(ending.into_iter().flat_map(ends));
             let process = self.processes.get_mut(&number).expect("a process");
             match process.stage {
                 // The process waits for a generation that has ended.
-                Stage::Spare if process.known.has_played => {
+                Stage::Spare if process.history.was_in_generation => {
                     process.stage = Stage::Ready(Generation::default())
                 }
                 Stage::Spare => events.push_back(Event::Message(

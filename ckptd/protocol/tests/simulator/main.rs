@@ -11,8 +11,8 @@ mod follow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use understudy_protocol::{
-    Action, Beginning, Ending, Event, Generation, Guardian, Job, JobOrder, Known, LOST, Node,
-    ProcessNumber, ToGuardian, ToManager, Worker,
+    Action, BegunGeneration, EXIT_NOT_RECOVERED, Ending, Event, Generation, Guardian, Job,
+    JobOrder, Node, ProcessHistory, ProcessNumber, ToGuardian, ToManager, Worker,
 };
 
 /// SplitMix64 (Steele, Lea & Flood 2014), sufficient for random choices.
@@ -48,7 +48,7 @@ struct Process {
     at: Guardian,
     stage: Stage,
     /// State that a new manager receives from the guardian and the shared page.
-    known: Known,
+    history: ProcessHistory,
     ending: Option<Ending>,
     /// True if the guardian has released the state of the process.
     is_forgotten: bool,
@@ -89,7 +89,7 @@ struct World {
     /// Lost nodes that were not reported to the manager yet.
     news: Vec<Node>,
     /// Process that was asked for placement hints.
-    asked: Option<ProcessNumber>,
+    queried: Option<ProcessNumber>,
     /// Workers of which replicas have existed.
     kept: BTreeSet<Worker>,
     /// True if the last replica of a worker is lost.
@@ -101,7 +101,7 @@ struct World {
     is_protected: bool,
     /// True if the manager has died after guardians had begun to exit.
     is_over: bool,
-    said: Vec<String>,
+    printed: Vec<String>,
 }
 
 impl World {
@@ -125,7 +125,7 @@ impl World {
             losses,
             lost: BTreeSet::new(),
             news: Vec::new(),
-            asked: None,
+            queried: None,
             kept: BTreeSet::new(),
             is_doomed: false,
             statuses: BTreeMap::new(),
@@ -133,11 +133,11 @@ impl World {
             is_ending: false,
             is_protected: false,
             is_over: false,
-            said: Vec::new(),
+            printed: Vec::new(),
         };
         for guardian in 0..workers + spares {
             let guardian = Guardian(guardian);
-            world.happen(Event::Came(guardian, world.node(guardian)));
+            world.happen(Event::GuardianJoined(guardian, world.node(guardian)));
         }
         world
     }
@@ -160,18 +160,18 @@ impl World {
         }
     }
 
-    fn say(&mut self, number: ProcessNumber, event: Event) {
+    fn send(&mut self, number: ProcessNumber, event: Event) {
         self.events.entry(number).or_default().push_back(event);
     }
 
     fn act(&mut self, action: Action) {
         match action {
             Action::Order(order) => self.obey(order),
-            Action::Say(text) => self.said.push(text),
+            Action::Print(text) => self.printed.push(text),
         }
     }
 
-    fn obey(&mut self, order: JobOrder<Beginning>) {
+    fn obey(&mut self, order: JobOrder<BegunGeneration>) {
         match order {
             JobOrder::Guardian { rank, message } => self.send_to_guardian(rank, message),
             JobOrder::Announce { generation } => {
@@ -179,8 +179,11 @@ impl World {
                     process.page = generation;
                 }
             }
-            JobOrder::Inherit { heir, from } => {
-                let (number, worker) = (from, self.processes[&from].known.keeps);
+            JobOrder::AdoptStore {
+                adopter: heir,
+                from,
+            } => {
+                let (number, worker) = (from, self.processes[&from].history.replicas_of);
                 let from = self
                     .processes
                     .get_mut(&from)
@@ -200,10 +203,10 @@ impl World {
                 assert_eq!(heir.node, node, "files stay on their node");
                 heir.copies.extend(files);
                 (heir.keeps, heir.of_dead) = (true, part);
-                (heir.known.keeps, heir.known.heir_of) = (worker, Some(number));
-                heir.known.has_played = true;
+                (heir.history.replicas_of, heir.history.adopted_from) = (worker, Some(number));
+                heir.history.was_in_generation = true;
             }
-            JobOrder::Begin(Beginning { start, ranks }) => {
+            JobOrder::Begin(BegunGeneration { start, ranks }) => {
                 let waiting = self.processes.values();
                 let waiting = waiting
                     .filter(|it| matches!(it.stage, Stage::Starting | Stage::Spare))
@@ -218,18 +221,24 @@ impl World {
                 );
                 self.begin(start.generation, ranks);
             }
-            JobOrder::Ask { number, fallen } => {
+            JobOrder::RequestPlacementHints {
+                number,
+                failed: fallen,
+            } => {
                 assert!(!fallen.is_empty(), "a question about nobody");
-                self.asked = Some(number);
+                self.queried = Some(number);
             }
             JobOrder::End { is_good } => self.is_ending |= is_good,
-            JobOrder::Admit { .. } | JobOrder::CountSpare => {}
+            JobOrder::Admit { .. } | JobOrder::CountSpareDeath => {}
         }
     }
 
     fn send_to_guardian(&mut self, at: Guardian, message: ToGuardian) {
         match message {
-            ToGuardian::Start { number, anew } => self.start(number, at, anew),
+            ToGuardian::Start {
+                number,
+                is_restart: anew,
+            } => self.start(number, at, anew),
             ToGuardian::Kill { number } => self.kill(number),
             ToGuardian::Leave { status } => drop(self.statuses.insert(at, status)),
             other => panic!("the job does not send {other:?}"),
@@ -249,7 +258,7 @@ impl World {
         let process = Process {
             node,
             at,
-            known: Known::default(),
+            history: ProcessHistory::default(),
             ending: None,
             is_forgotten: false,
             stage: match self.lost.contains(&node) {
@@ -298,7 +307,10 @@ impl World {
         }
         for number in &ranks {
             let process = self.processes.get_mut(number).expect("a rank is a process");
-            (process.known.has_played, process.known.is_protected) = (true, self.is_protected);
+            (
+                process.history.was_in_generation,
+                process.history.is_protected,
+            ) = (true, self.is_protected);
             // The process may have died or left for the next generation since.
             match process.stage {
                 Stage::Spare if process.page > generation => {
@@ -338,8 +350,8 @@ impl World {
         if process.stage != Stage::Dead {
             process.stage = Stage::Dead;
             process.ending = Some(Ending::Signal(9));
-            self.say(number, Event::Ended(number, Ending::Signal(9)));
-            self.say(number, Event::Closed(number, 0));
+            self.send(number, Event::Ended(number, Ending::Signal(9)));
+            self.send(number, Event::OutputClosed(number, 0));
         }
     }
 
@@ -352,24 +364,24 @@ impl World {
             Stage::Dead => return,
             Stage::Starting => {
                 process.stage = Stage::Spare;
-                process.known.is_heard = true;
+                process.history.has_used_mpi = true;
                 ToManager::Ready { generation: page }
             }
             Stage::Spare | Stage::Ready(_) | Stage::Running(..) | Stage::AtEnd(_) if is_ending => {
                 process.stage = Stage::Dead;
                 process.ending = Some(Ending::Exit(0));
-                self.say(number, Event::Ended(number, Ending::Exit(0)));
-                self.say(number, Event::Closed(number, 0));
+                self.send(number, Event::Ended(number, Ending::Exit(0)));
+                self.send(number, Event::OutputClosed(number, 0));
                 return;
             }
-            Stage::Ready(of) if of == page && self.asked == Some(number) => {
-                self.asked = None;
+            Stage::Ready(of) if of == page && self.queried == Some(number) => {
+                self.queried = None;
                 let wish = ProcessNumber(self.random.below(self.processes.len() as u64) as u32);
-                self.say(
+                self.send(
                     number,
-                    Event::Message(number, ToManager::Wish { spare: wish }),
+                    Event::Message(number, ToManager::PlacementHint { spare: wish }),
                 );
-                ToManager::HasChosen { generation: of }
+                ToManager::PlacementHintsEnd { generation: of }
             }
             Stage::Ready(of) | Stage::Running(of, _) | Stage::AtEnd(of) if of != page => {
                 process.stage = Stage::Ready(page);
@@ -381,29 +393,29 @@ impl World {
             }
             Stage::Running(of, CHECKPOINT) => {
                 let Some(part) = process.part else { return };
-                if process.copies.insert(part) || process.known.keeps != Some(part) {
+                if process.copies.insert(part) || process.history.replicas_of != Some(part) {
                     process.keeps = true;
-                    process.known.keeps = Some(part);
-                    ToManager::Keeps { worker: part }
+                    process.history.replicas_of = Some(part);
+                    ToManager::StoreReplicas { worker: part }
                 } else if self.commit() {
                     self.processes
                         .get_mut(&number)
                         .expect("a process")
-                        .known
-                        .has_part = true;
-                    self.go_on(number, of, CHECKPOINT);
+                        .history
+                        .has_resumed = true;
+                    self.advance(number, of, CHECKPOINT);
                     ToManager::Running { generation: of }
                 } else {
                     return;
                 }
             }
-            Stage::Running(of, left) if left > 0 => return self.go_on(number, of, left),
+            Stage::Running(of, left) if left > 0 => return self.advance(number, of, left),
             _ => return,
         };
-        self.say(number, Event::Message(number, said));
+        self.send(number, Event::Message(number, said));
     }
 
-    fn go_on(&mut self, number: ProcessNumber, of: Generation, left: u32) {
+    fn advance(&mut self, number: ProcessNumber, of: Generation, left: u32) {
         let process = self.processes.get_mut(&number).expect("a process");
         process.stage = Stage::Running(of, left - 1);
     }
@@ -431,15 +443,15 @@ impl World {
         if self.is_doomed && !living.is_empty() {
             self.is_doomed = false;
             self.kills = 0;
-            self.said.push("a copy is lost".into());
-            self.happen(Event::Abort(LOST));
+            self.printed.push("a copy is lost".into());
+            self.happen(Event::Abort(EXIT_NOT_RECOVERED));
         } else if self.losses > 0 && self.random.below(60) == 0 {
             self.losses -= 1;
             let node = Node(self.random.below(u64::from(self.nodes)) as u32);
             self.lose(node);
         } else if !self.news.is_empty() && self.random.below(8) == 0 {
             let node = self.news.remove(0);
-            self.happen(Event::Lost(node, Duration::ZERO));
+            self.happen(Event::NodeLost(node, Duration::ZERO));
         } else if self.managers > 0 && self.random.below(50) == 0 {
             self.follow();
         } else if self.kills > 0 && self.random.below(25) == 0 {
@@ -461,7 +473,7 @@ impl World {
 /// A job that was not completed.
 #[derive(PartialEq, Eq, Debug)]
 struct Lost {
-    said: Vec<String>,
+    printed: Vec<String>,
     /// True if there was a checkpoint.
     had_copies: bool,
 }
@@ -487,15 +499,15 @@ fn play(seed: u64, [workers, spares]: [u32; 2], deaths: [u32; 2], nodes: [u32; 2
     let status = world.statuses.values().copied().max().unwrap_or_default();
     // A death after the end only sets the status.
     assert!(
-        [0, LOST, 137].contains(&status),
+        [0, EXIT_NOT_RECOVERED, 137].contains(&status),
         "seed {seed}: status {status}"
     );
     assert!(
-        status != LOST || !world.said.is_empty(),
+        status != EXIT_NOT_RECOVERED || !world.printed.is_empty(),
         "seed {seed}: it is lost in silence"
     );
-    (status == LOST).then_some(Lost {
-        said: world.said,
+    (status == EXIT_NOT_RECOVERED).then_some(Lost {
+        printed: world.printed,
         had_copies: !world.kept.is_empty(),
     })
 }
@@ -510,7 +522,7 @@ fn a_job_without_deaths_has_one_generation() {
 }
 
 #[test]
-fn whoever_dies_and_whenever_the_job_comes_to_its_end() {
+fn the_job_completes_after_any_failure() {
     for seed in 0..20_000 {
         let (spares, kills) = ((seed % 3) as u32, (seed % 6) as u32);
         let lost = play(seed, [4, spares], [kills, 0], [1, 0]);
@@ -534,7 +546,7 @@ fn managers_may_die_at_any_moment_and_processes_with_them() {
 }
 
 #[test]
-fn whoever_dies_on_several_nodes_the_job_comes_to_its_end() {
+fn the_job_completes_after_any_failure_on_several_nodes() {
     for seed in 0..20_000 {
         let (spares, kills, nodes) = ((seed % 3) as u32, (seed % 6) as u32, 2 + (seed % 2) as u32);
         let lost = play(seed, [4, spares], [kills, 0], [nodes, 0]);

@@ -27,9 +27,9 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use understudy_formats::private::{RUNTIME_DIR, name_runtime_directory};
-use understudy_launch::starter::{By, Plan};
+use understudy_launch::starter::{Plan, RankOrder};
 use understudy_launch::{Environment, ProcessContext, Streams};
-use understudy_pmi::{Kind, Mpi};
+use understudy_pmi::{MpiKind, MpiLibrary};
 
 /// What directories for event files are called that nobody has asked for; the process id of
 /// `understudy run` follows.
@@ -203,7 +203,7 @@ impl Arguments {
             preload: library.into(),
             mpi: None,
             hosts: self.hosts.hosts().map_err(usage)?,
-            by: By::Slot,
+            by: RankOrder::Slot,
             agent: self.hosts.agent().map_err(usage)?,
             context: ProcessContext {
                 ckptd: layer::companion(library, "ckptd"),
@@ -279,8 +279,8 @@ impl Arguments {
 /// True if `--launcher auto` is ckptd: except with `--mpirun`, and where a batch system grants
 /// hosts.
 pub fn starts_by_ckptd(names_mpirun: bool, has_hosts: bool, program: Option<&OsStr>) -> bool {
-    let mpi = || Mpi::of(&program::find(program?).ok()?).ok();
-    let is_open_mpi = || mpi().is_none_or(|mpi| mpi.kind == Kind::OpenMpi);
+    let mpi = || MpiLibrary::of(&program::find(program?).ok()?).ok();
+    let is_open_mpi = || mpi().is_none_or(|mpi| mpi.kind == MpiKind::OpenMpi);
     let are_granted = !has_hosts && slots::batch_system().is_some();
     !(names_mpirun || are_granted && is_open_mpi())
 }

@@ -11,7 +11,7 @@
 
 use super::copy::Copy;
 use super::records::{Records, Standing};
-use crate::fault::Lack;
+use crate::fault::MissingFeature;
 use crate::renewal;
 use crate::{fault, sys, world};
 use bincode::config::standard;
@@ -133,7 +133,7 @@ impl Kept<'_> {
 
 /// Creates the store of pages, which outlives this process if files in memory are available.
 pub fn new_store() -> Result<(PageStore, Option<Legacy>), StoreError> {
-    if sys::files_may_grow() && !fault::pretends(Lack::Memfd) {
+    if sys::files_may_grow() && !fault::pretends(MissingFeature::Memfd) {
         match Files::new() {
             Ok(files) => {
                 let store = PageStore::in_files(STORE, files.clone(), &[])?;

@@ -6,7 +6,7 @@ use super::legacy::{self, Legacy};
 use super::pending::Pending;
 use super::transfer::Transfer;
 use crate::ending::fail;
-use crate::fault::Lack;
+use crate::fault::MissingFeature;
 use crate::{fault, sys, told, world};
 use std::time::Instant;
 use understudy_catalogue::message;
@@ -85,9 +85,9 @@ impl Replicas {
 
 /// Returns the tracker's error that a fault test simulates for a missing kernel feature.
 fn pretended_lack() -> Option<TrackError> {
-    if fault::pretends(Lack::PagemapScan) {
+    if fault::pretends(MissingFeature::PagemapScan) {
         Some(TrackError::NoScan)
-    } else if fault::pretends(Lack::Userfaultfd) {
+    } else if fault::pretends(MissingFeature::Userfaultfd) {
         Some(TrackError::OpenUffd(std::io::Error::from_raw_os_error(
             libc::EPERM,
         )))

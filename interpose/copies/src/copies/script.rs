@@ -1,7 +1,7 @@
 //! Replay plans: the input of a set-up replay, and its expected result.
 
 use crate::arch::Frame;
-use crate::fault::Harm;
+use crate::fault::Damage;
 use crate::journal::{Inputs, Journal};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -97,15 +97,15 @@ pub fn sums_of(layout: &Layout, image: &Image, store: &PageStore, rsp: u64) -> V
 
 impl Script {
     /// Damages the journal, for tests.
-    pub fn damage(&mut self, harm: Harm) {
+    pub fn damage(&mut self, harm: Damage) {
         let Way::Replay(replay) = &mut self.way else {
             return;
         };
         let middle = replay.journal.len() / 2;
         match harm {
-            Harm::Bit if Journal::decode(&replay.journal).is_ok() => replay.journal[middle] ^= 4,
-            Harm::Bit => {}
-            Harm::Half => replay.journal.truncate(middle),
+            Damage::Bit if Journal::decode(&replay.journal).is_ok() => replay.journal[middle] ^= 4,
+            Damage::Bit => {}
+            Damage::Half => replay.journal.truncate(middle),
         }
     }
 

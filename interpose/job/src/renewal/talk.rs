@@ -92,7 +92,7 @@ fn connect(own: &ProcessPlace) -> io::Result<()> {
         library: library::file(),
     })?;
     let (_, manager) = await_descriptor(&guardian, |said| {
-        matches!(said, ToProcess::Line).then_some(())
+        matches!(said, ToProcess::Connection).then_some(())
     })?;
     let manager = Line::from(sys::lift_owned(manager));
     let (neighbours, page) = await_descriptor(&manager, |said| match said {
@@ -214,11 +214,11 @@ pub fn hear_with(
     limit: impl Into<Option<Duration>>,
 ) -> Option<(ToProcess, Vec<OwnedFd>)> {
     match or_end(lines().manager.receive_with(limit)) {
-        Some((ToProcess::Inherit { from, status }, files)) => {
+        Some((ToProcess::AdoptStore { from, status }, files)) => {
             inherit(rt, from, status, files);
             None
         }
-        Some((ToProcess::Ask { fallen }, _)) => {
+        Some((ToProcess::RequestPlacementHints { failed: fallen }, _)) => {
             choose(&fallen);
             None
         }
@@ -254,9 +254,9 @@ pub fn choose_by(chooser: Chooser) {
 fn choose(fallen: &[ProcessNumber]) {
     let wishes = CHOOSER.get().map_or(Vec::new(), |chooser| chooser(fallen));
     for spare in wishes {
-        tell(&ToManager::Wish { spare });
+        tell(&ToManager::PlacementHint { spare });
     }
-    tell(&ToManager::HasChosen {
+    tell(&ToManager::PlacementHintsEnd {
         generation: call::wanted(),
     });
 }
@@ -287,7 +287,7 @@ pub fn take_inheritance(rt: &Runtime) -> Option<Inheritance> {
 ///
 /// It replaces files that were handed over before, and is used if this process fails.
 pub fn hand_over(worker: Worker, files: [&impl AsFd; 2]) {
-    let (message, lines) = (ToManager::Keeps { worker }, lines());
+    let (message, lines) = (ToManager::StoreReplicas { worker }, lines());
     // The guardian is first, since it also keeps the files for a later manager.
     for line in [&lines.guardian, &lines.manager] {
         if let Err(error) = line.send_with(&message, &files.map(AsFd::as_fd)) {
@@ -298,8 +298,8 @@ pub fn hand_over(worker: Worker, files: [&impl AsFd; 2]) {
 
 /// Reports that the files of this process are not needed if it fails.
 pub fn keep_nothing() {
-    or_end(lines().guardian.send(&ToManager::KeepsNothing));
-    tell(&ToManager::KeepsNothing);
+    or_end(lines().guardian.send(&ToManager::ReleaseReplicas));
+    tell(&ToManager::ReleaseReplicas);
 }
 
 /// Kills the process manager, for a test.
@@ -361,17 +361,17 @@ pub fn spawns(worker: Worker, number: u64) {
 
 /// Reports that spawns up to `number` precede a cut that may not be committed yet.
 pub fn captured(worker: Worker, number: u64) {
-    tell(&ToManager::Captured { worker, number });
+    tell(&ToManager::SpawnedCaptured { worker, number });
 }
 
 /// Reports that this worker has rolled back to a state after `number` spawns.
 pub fn went_back(worker: Worker, number: u64) {
-    tell(&ToManager::WentBack { worker, number });
+    tell(&ToManager::RolledBack { worker, number });
 }
 
 /// Reports that spawns up to `number` are not rolled back any more.
 pub fn settle(worker: Worker, number: u64) {
-    tell(&ToManager::Settled { worker, number });
+    tell(&ToManager::SpawnedPermanent { worker, number });
 }
 
 /// Returns the boards of these workers, which are on the node of `process`.
@@ -387,13 +387,13 @@ pub fn boards(
 ) -> io::Result<Option<Boards>> {
     static ASKED: AtomicU64 = AtomicU64::new(0);
     let id = ASKED.fetch_add(1, Ordering::Relaxed);
-    tell(&ToManager::Look {
+    tell(&ToManager::ReadBoards {
         id,
         process,
         workers,
     });
     while !call::is_over() {
-        if let Some((ToProcess::Shown { id: answered }, mut files)) = hear_with(rt, LOOK)
+        if let Some((ToProcess::BoardContents { id: answered }, mut files)) = hear_with(rt, LOOK)
             && answered == id
         {
             let mut bytes = Vec::new();

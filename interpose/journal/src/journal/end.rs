@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 use understudy_catalogue::message;
 use understudy_job::Runtime;
-use understudy_settings::Rule;
+use understudy_settings::InitEndRule;
 
 /// Calls without a new call site that make a pattern.
 const FEW_CALLS: u64 = 100;
@@ -62,7 +62,7 @@ impl Pattern {
 
 /// Detector of the end of the phase.
 pub struct Watch {
-    rule: Rule,
+    rule: InitEndRule,
     began: Instant,
     pattern: Pattern,
     /// Procedure that the rule names.
@@ -76,19 +76,19 @@ pub struct Watch {
 
 impl Watch {
     /// Starts at the end of `MPI_Init`.
-    pub fn new(rt: &Runtime, rule: &Rule) -> Watch {
+    pub fn new(rt: &Runtime, rule: &InitEndRule) -> Watch {
         let visit = match rule {
-            Rule::Function(name) => Visit::to(name)
+            InitEndRule::Function(name) => Visit::to(name)
                 .inspect_err(|why| tell_all_once(rt, name, why))
                 .ok(),
             _ => None,
         };
         let rule = match rule {
-            Rule::Function(_) if visit.is_none() => Rule::Auto,
+            InitEndRule::Function(_) if visit.is_none() => InitEndRule::Auto,
             rule => rule.clone(),
         };
         let procedure = match &rule {
-            Rule::Calls(name, _) => Proc::from_name(name),
+            InitEndRule::Calls(name, _) => Proc::from_name(name),
             _ => None,
         };
         Watch {
@@ -111,11 +111,11 @@ impl Watch {
     /// Counts a call; `journal` is the length of the journal in bytes.
     pub fn call(&mut self, frame: &Frame, place: u64, journal: usize) {
         match self.rule {
-            Rule::Auto => {
+            InitEndRule::Auto => {
                 self.pattern.call(place);
                 self.is_satisfied |= self.pattern.has_set_in(journal);
             }
-            Rule::Calls(_, times)
+            InitEndRule::Calls(_, times)
                 if self
                     .procedure
                     .is_some_and(|procedure| frame.slot as u32 == procedure.slot()) =>
@@ -123,7 +123,7 @@ impl Watch {
                 self.calls += 1;
                 self.is_satisfied |= self.calls >= times;
             }
-            Rule::Pcontrol(level) if frame.slot as u32 == Proc::MPI_Pcontrol.slot() => {
+            InitEndRule::Pcontrol(level) if frame.slot as u32 == Proc::MPI_Pcontrol.slot() => {
                 self.is_satisfied |= frame.arguments[0] as i32 == level;
             }
             _ => {}
@@ -133,8 +133,8 @@ impl Watch {
     /// Returns true if the rule lets this worker's phase end.
     pub fn is_over(&mut self) -> bool {
         self.is_satisfied |= match self.rule {
-            Rule::Time(time) => self.elapsed() >= time,
-            Rule::Function(_) => self.visit.as_ref().is_some_and(Visit::has_come),
+            InitEndRule::Time(time) => self.elapsed() >= time,
+            InitEndRule::Function(_) => self.visit.as_ref().is_some_and(Visit::has_come),
             _ => false,
         };
         self.is_satisfied
@@ -144,7 +144,7 @@ impl Watch {
     ///
     /// Such a cut is taken after the first interval.
     pub fn is_over_by_default(&self) -> bool {
-        self.rule == Rule::Auto
+        self.rule == InitEndRule::Auto
     }
 
     /// Returns true once, if a cut should be taken soon.
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn a_pattern_sets_in_when_places_repeat() {
-        let mut watch = Watch::new(&Runtime::new(), &Rule::Auto);
+        let mut watch = Watch::new(&Runtime::new(), &InitEndRule::Auto);
         for place in 0..300 {
             call(&mut watch, Proc::MPI_Send, 0, place);
         }
@@ -185,7 +185,10 @@ mod tests {
 
     #[test]
     fn calls_are_counted_by_procedure() {
-        let mut watch = Watch::new(&Runtime::new(), &Rule::Calls("MPI_Allreduce".into(), 2));
+        let mut watch = Watch::new(
+            &Runtime::new(),
+            &InitEndRule::Calls("MPI_Allreduce".into(), 2),
+        );
         call(&mut watch, Proc::MPI_Allreduce, 0, 1);
         call(&mut watch, Proc::MPI_Bcast, 0, 1);
         assert!(!watch.is_over());
@@ -195,7 +198,7 @@ mod tests {
 
     #[test]
     fn the_program_may_say_it() {
-        let mut watch = Watch::new(&Runtime::new(), &Rule::Pcontrol(3));
+        let mut watch = Watch::new(&Runtime::new(), &InitEndRule::Pcontrol(3));
         call(&mut watch, Proc::MPI_Pcontrol, 2, 1);
         assert!(!watch.is_over());
         call(&mut watch, Proc::MPI_Pcontrol, 3, 1);

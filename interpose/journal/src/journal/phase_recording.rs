@@ -12,13 +12,19 @@ use crate::{events, told, world};
 use std::time::Duration;
 use understudy_catalogue::message;
 use understudy_numbers::Epoch;
-use understudy_settings::Rule;
+use understudy_settings::InitEndRule;
 
 /// Starts to record outcomes.
 ///
 /// `MPI_Init`, or the cut for the epoch `base`, is about to return to the program. Recording lasts
 /// until the rule is satisfied, or the journal is longer than `limit` returns.
-pub fn start(rt: &Runtime, rule: &Rule, records: bool, base: Option<Epoch>, limit: fn() -> usize) {
+pub fn start(
+    rt: &Runtime,
+    rule: &InitEndRule,
+    records: bool,
+    base: Option<Epoch>,
+    limit: fn() -> usize,
+) {
     let Some(frame) = arch::top_frame() else {
         return;
     };

@@ -31,7 +31,7 @@ use driver::{Driver, Step};
 use understudy_catalogue::message;
 use understudy_formats::cuda::CHECKPOINT_STEPS as STEPS;
 use understudy_image::vmas::{self, Owner};
-use understudy_settings::Static;
+use understudy_settings::StaticData;
 
 /// Value of `cuda.h`.
 const CUDA_ERROR_NOT_READY: i32 = 600;
@@ -108,7 +108,7 @@ impl InUse {
                 STEPS[missing].to_string_lossy()
             )));
         }
-        if told::config().static_data != Static::Image {
+        if told::config().static_data != StaticData::Image {
             return Err(self.refused(
                 "copies without static data die with their process; leave UNDERSTUDY_STATIC out",
             ));

@@ -9,7 +9,7 @@ use crate::{events, journal, sys, told, world};
 use understudy_catalogue::message;
 use understudy_formats::events::Kind;
 use understudy_image::PAGE_SIZE;
-use understudy_settings::Static;
+use understudy_settings::StaticData;
 
 fn is_open(rt: &Runtime) -> bool {
     rt.rehearsal.is_open.get()
@@ -32,7 +32,7 @@ pub fn look(rt: &Runtime, has_none: bool) {
 pub fn begin(rt: &Runtime) {
     rt.rehearsal
         .is_open
-        .set(told::config().static_data == Static::Auto);
+        .set(told::config().static_data == StaticData::Auto);
     if is_open(rt) && !replays() {
         decide(rt, false, "parity is made of all data");
     }

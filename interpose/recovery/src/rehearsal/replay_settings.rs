@@ -2,7 +2,7 @@
 
 use crate::{headroom, told};
 use understudy_numbers::Worker;
-use understudy_settings::{LogLimit, Rehearse, Static};
+use understudy_settings::{LogLimit, StaticData, TrialReplay};
 
 /// Minimum limit of a journal, in bytes.
 ///
@@ -16,9 +16,9 @@ const SAMPLE: u32 = 4;
 pub fn replays() -> bool {
     let config = told::config();
     match config.static_data {
-        Static::Replay => true,
-        Static::Auto => config.scheme.is_whole_copies(),
-        Static::Image | Static::Disk => false,
+        StaticData::Replay => true,
+        StaticData::Auto => config.scheme.is_whole_copies(),
+        StaticData::Image | StaticData::Disk => false,
     }
 }
 
@@ -26,24 +26,24 @@ pub fn replays() -> bool {
 ///
 /// Then only the program may change this memory.
 pub fn compares() -> bool {
-    replays() || told::config().rehearse != Rehearse::Off
+    replays() || told::config().trial_replay != TrialReplay::Off
 }
 
 /// True if replicas omit static data.
 pub fn is_used() -> bool {
-    replays() || told::config().static_data == Static::Disk
+    replays() || told::config().static_data == StaticData::Disk
 }
 
 /// True if trial replays are run.
 pub fn is_on() -> bool {
-    told::config().rehearse != Rehearse::Off || is_used()
+    told::config().trial_replay != TrialReplay::Off || is_used()
 }
 
 /// True if the phase of this worker is replayed in a trial.
 ///
 /// The trial proves nothing for other workers.
 pub fn is_rehearsed(worker: Worker) -> bool {
-    told::config().rehearse != Rehearse::Sample || worker.0.is_multiple_of(SAMPLE)
+    told::config().trial_replay != TrialReplay::Sample || worker.0.is_multiple_of(SAMPLE)
 }
 
 /// True if a worker's own replica omits static data.
@@ -51,7 +51,7 @@ pub fn is_rehearsed(worker: Worker) -> bool {
 /// An epoch on disk is complete in itself. With a disk level, replicas can omit static data only if
 /// these are also on disk.
 pub fn spares_own() -> bool {
-    told::config().static_data == Static::Disk || (replays() && told::config().disk.is_none())
+    told::config().static_data == StaticData::Disk || (replays() && told::config().disk.is_none())
 }
 
 /// Returns the longest journal that may be recorded, in bytes.

@@ -11,7 +11,7 @@ use super::replay_settings::{is_used, spares_own};
 use super::{base, decision};
 use crate::Runtime;
 use crate::copies::{Base, Replay, Script, Way, sums_of};
-use crate::fault::{self, Harm};
+use crate::fault::{self, Damage};
 use crate::journal::{self, Inputs, Phase};
 use crate::own_messages::{Peer, tag};
 use crate::{copies, disk, ending, events, marks, told, world};
@@ -24,7 +24,7 @@ use understudy_formats::events::{Kind, Worker};
 use understudy_image::store::PageStore;
 use understudy_image::{PAGE_SIZE, absent};
 use understudy_numbers::Epoch;
-use understudy_settings::Static;
+use understudy_settings::StaticData;
 
 fn state(rt: &Runtime) -> RefMut<'_, WorkerState> {
     RefMut::map(
@@ -95,7 +95,7 @@ fn own_of(rt: &Runtime, phase: Phase) -> Option<Own> {
         pages
     };
     pages.sort_unstable_by_key(|run| run.first);
-    if told::config().static_data != Static::Disk {
+    if told::config().static_data != StaticData::Disk {
         let way = Way::Replay(Box::new(replay_of(rt, phase)?));
         let script = Script { worker, way, pages };
         return Some(Own::Asked {
@@ -380,7 +380,7 @@ fn thin(rt: &Runtime, layer: usize, partner: Worker, bytes: &[u8]) {
 pub fn damage_journals<'a>(
     rt: &Runtime,
     scripts: impl Iterator<Item = &'a mut Script>,
-    harm: Harm,
+    harm: Damage,
 ) {
     scripts.for_each(|script| script.damage(harm));
     if let Own::Asked { script, .. } | Own::Proved { script, .. } | Own::Withdrawn { script, .. } =

@@ -1,7 +1,7 @@
 //! Tests of spawned processes on a node without an MPI library.
 
 use super::*;
-use crate::manager::spawned_groups::{FOUND_DEAD, SpawnedChild};
+use crate::manager::spawned_groups::{DETECTION_TIMEOUT, SpawnedChild};
 use crate::messages::Order;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::process::{Child as Process, Command};
@@ -10,15 +10,15 @@ use std::time::Duration;
 use understudy_formats::private::Directory;
 use understudy_messages::JobOrder;
 use understudy_numbers::Generation;
-use understudy_pmi::{Answer, Name};
+use understudy_pmi::{Answer, GenerationName};
 use understudy_wire::line::{Listener, Socket};
 
-fn node() -> (Node, tempfile::TempDir) {
+fn node() -> (NodeState, tempfile::TempDir) {
     let directory = tempfile::tempdir().unwrap();
     let path = Directory::of_anybody(directory.path()).unwrap();
     let listener = Listener::new(&path, Socket::Manager).unwrap();
     (
-        Node::new(listener, directory.path(), true).unwrap(),
+        NodeState::new(listener, directory.path(), true).unwrap(),
         directory,
     )
 }
@@ -28,13 +28,13 @@ fn pidfd(process: &Process) -> OwnedFd {
 }
 
 /// Adds a group with one child that was not started yet; returns the child's identifier.
-fn asked_for(node: &mut Node, worker: u32, time: u64) -> u64 {
+fn add_unstarted_group(node: &mut NodeState, worker: u32, time: u64) -> u64 {
     let children = &mut node.children;
     children.last_id += 1;
     let id = children.last_id;
     children.groups.push(SpawnedGroup {
-        name: Name::new("job", 0).unwrap().child(0, id as u32),
-        of: (Worker(worker), time),
+        name: GenerationName::new("job", 0).unwrap().child(0, id as u32),
+        spawn_call: (Worker(worker), time),
         label: format!("{worker}.{time}"),
         spawns: 0,
         programs: Vec::new(),
@@ -47,20 +47,20 @@ fn asked_for(node: &mut Node, worker: u32, time: u64) -> u64 {
             status: 0,
         }],
         answer: None,
-        is_settled: false,
+        is_permanent: false,
         is_captured: false,
-        is_held: false,
+        is_stopped: false,
         is_killed: false,
-        broke: None,
+        failure: None,
     });
     id
 }
 
 /// Adds a group with one child that runs.
-fn spawned(node: &mut Node, worker: u32, time: u64) -> (u64, Process) {
-    let id = asked_for(node, worker, time);
+fn add_running_group(node: &mut NodeState, worker: u32, time: u64) -> (u64, Process) {
+    let id = add_unstarted_group(node, worker, time);
     let process = Command::new("sleep").arg("60").spawn().unwrap();
-    node.note_child(id, ChildNews::Started, Some(pidfd(&process)));
+    node.note_child(id, ChildState::Started, Some(pidfd(&process)));
     (id, process)
 }
 
@@ -73,24 +73,24 @@ fn has_ended((_, mut process): (u64, Process)) -> bool {
 }
 
 /// Reports a failure of the child, and waits until its cause would be detected.
-fn end_badly(node: &mut Node, id: u64, is_killed: bool) {
+fn end_badly(node: &mut NodeState, id: u64, is_killed: bool) {
     node.note_child(
         id,
-        ChildNews::Ended {
+        ChildState::Ended {
             status: 5,
             is_killed,
         },
         None,
     );
     for group in &mut node.children.groups {
-        group.broke = group
-            .broke
-            .map(|(since, status)| (since - FOUND_DEAD, status));
+        group.failure = group
+            .failure
+            .map(|(since, status)| (since - DETECTION_TIMEOUT, status));
     }
 }
 
 /// Returns the reports that follow from ended children.
-fn reports_of_children(node: &mut Node) -> Vec<Report> {
+fn reports_of_children(node: &mut NodeState) -> Vec<Report> {
     node.end_as_children();
     node.take_reports()
 }
@@ -99,23 +99,23 @@ fn reports_of_children(node: &mut Node) -> Vec<Report> {
 #[test]
 fn one_that_has_ended_already_was_started() {
     let (mut node, _directory) = node();
-    let id = asked_for(&mut node, 0, 1);
+    let id = add_unstarted_group(&mut node, 0, 1);
     let (reply, replied) = mpsc::channel();
     let (answer, _recall) = Answer::new(Box::new(move |bytes| reply.send(bytes).unwrap()));
     node.children.groups[0].answer = Some(answer);
     let mut process = Command::new("true").spawn().unwrap();
     let pidfd = pidfd(&process);
     process.wait().unwrap();
-    node.note_child(id, ChildNews::Started, Some(pidfd));
+    node.note_child(id, ChildState::Started, Some(pidfd));
     assert_eq!(replied.try_recv(), Ok(Some(b"job.0.0-1".to_vec())));
 }
 
 /// The process that has spawned the child may have been replaced by now.
 #[test]
-fn a_bad_end_of_one_that_is_settled_ends_the_job() {
+fn a_failure_in_a_permanent_group_ends_the_job() {
     let (mut node, _directory) = node();
-    let id = asked_for(&mut node, 0, 1);
-    node.children.settle(Worker(0), 1);
+    let id = add_unstarted_group(&mut node, 0, 1);
+    node.children.make_permanent(Worker(0), 1);
     end_badly(&mut node, id, false);
     assert_eq!(reports_of_children(&mut node), [Report::Abort(5)]);
     // The job is over, and guardians may exit.
@@ -123,13 +123,13 @@ fn a_bad_end_of_one_that_is_settled_ends_the_job() {
 }
 
 #[test]
-fn what_is_spawned_again_is_ended_before_even_if_it_was_settled() {
+fn groups_that_are_respawned_are_ended_even_if_permanent() {
     let (mut node, _directory) = node();
     let [stays, again, of_another] =
-        [(0, 1), (0, 2), (1, 2)].map(|(worker, time)| spawned(&mut node, worker, time));
-    node.children.settle(Worker(0), 2);
-    node.children.settle(Worker(1), 2);
-    node.went_back(Worker(0), 1);
+        [(0, 1), (0, 2), (1, 2)].map(|(worker, time)| add_running_group(&mut node, worker, time));
+    node.children.make_permanent(Worker(0), 2);
+    node.children.make_permanent(Worker(1), 2);
+    node.rolled_back(Worker(0), 1);
     assert_eq!(
         [stays, again, of_another].map(has_ended),
         [false, true, false]
@@ -143,7 +143,7 @@ fn what_is_spawned_again_is_ended_before_even_if_it_was_settled() {
 fn a_bad_end_of_one_that_is_captured_waits_for_its_worker() {
     for (is_counted, is_killed) in [(true, false), (false, false), (true, true), (false, true)] {
         let (mut node, _directory) = node();
-        let id = asked_for(&mut node, 0, 1);
+        let id = add_unstarted_group(&mut node, 0, 1);
         node.children.capture(Worker(0), 1);
         end_badly(&mut node, id, is_killed);
         assert_eq!(
@@ -151,38 +151,38 @@ fn a_bad_end_of_one_that_is_captured_waits_for_its_worker() {
             (vec![], None)
         );
         node.end_children();
-        node.went_back(Worker(0), u64::from(is_counted));
+        node.rolled_back(Worker(0), u64::from(is_counted));
         let ends = is_counted.then_some(Report::Abort(5));
         assert_eq!(reports_of_children(&mut node), Vec::from_iter(ends));
     }
 }
 
 /// True if the process was stopped (proc(5)).
-fn stands_still((_, process): &(u64, Process)) -> bool {
+fn is_stopped((_, process): &(u64, Process)) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.id())).unwrap();
     stat.rsplit_once(") ").unwrap().1.starts_with('T')
 }
 
 /// A worker with much memory may commit a captured cut after faster workers have died.
 #[test]
-fn those_that_are_captured_when_another_generation_is_to_be_stand_still_until_their_worker_goes_on()
-{
+fn captured_groups_are_stopped_until_their_worker_resumes() {
     let (mut node, _directory) = node();
-    let [settled, captured, late, again] = [1, 2, 3, 4].map(|time| spawned(&mut node, 0, time));
-    node.children.settle(Worker(0), 1);
+    let [settled, captured, late, again] =
+        [1, 2, 3, 4].map(|time| add_running_group(&mut node, 0, time));
+    node.children.make_permanent(Worker(0), 1);
     node.children.capture(Worker(0), 2);
-    node.obey(Order::Job(JobOrder::Announce {
+    node.execute(Order::Job(JobOrder::Announce {
         generation: Generation(1),
     }));
     node.children.capture(Worker(0), 3);
     let all = [settled, captured, late, again];
     let until = Instant::now() + Duration::from_secs(10);
-    while all.each_ref().map(stands_still) != [false, true, true, true] {
+    while all.each_ref().map(is_stopped) != [false, true, true, true] {
         assert!(Instant::now() < until);
     }
     node.end_children();
-    node.went_back(Worker(0), 3);
-    while all[..3].iter().any(stands_still) {
+    node.rolled_back(Worker(0), 3);
+    while all[..3].iter().any(is_stopped) {
         assert!(Instant::now() < until);
     }
     assert_eq!(all.map(has_ended), [false, false, false, true]);
@@ -190,19 +190,19 @@ fn those_that_are_captured_when_another_generation_is_to_be_stand_still_until_th
 
 /// The child has aborted because the other processes have ended, which has no consequence.
 #[test]
-fn one_that_has_ended_before_the_job_does_not_hold_up_its_end() {
+fn a_child_that_has_ended_does_not_delay_the_end_of_the_job() {
     let (mut node, _directory) = node();
-    let id = asked_for(&mut node, 0, 1);
+    let id = add_unstarted_group(&mut node, 0, 1);
     let status = 14;
     node.note_child(
         id,
-        ChildNews::Ended {
+        ChildState::Ended {
             status,
             is_killed: false,
         },
         None,
     );
-    node.obey(Order::Job(JobOrder::End { is_good: false }));
+    node.execute(Order::Job(JobOrder::End { is_good: false }));
     let leave = ToGuardian::Leave { status: 0 };
     assert_eq!(node.unless_children_run(Guardian(0), &leave), Some(leave));
 }
@@ -211,17 +211,17 @@ fn one_that_has_ended_before_the_job_does_not_hold_up_its_end() {
 #[test]
 fn those_of_a_guardian_that_is_killed_have_been_killed() {
     let (mut node, _directory) = node();
-    let [killed, ended, of_another] = [1, 2, 3].map(|time| spawned(&mut node, 0, time));
-    node.children.settle(Worker(0), 3);
+    let [killed, ended, of_another] = [1, 2, 3].map(|time| add_running_group(&mut node, 0, time));
+    node.children.make_permanent(Worker(0), 3);
     node.children.groups[2].children[0].home = Guardian(1);
     let (status, is_killed) = (0, false);
-    node.note_child(ended.0, ChildNews::Ended { status, is_killed }, None);
+    node.note_child(ended.0, ChildState::Ended { status, is_killed }, None);
     let rank = Guardian(0);
     node.lose_guardian(rank);
     end_badly(&mut node, 0, true);
     assert_eq!(
         reports_of_children(&mut node),
-        [Report::Gone { rank }, Report::Abort(137)]
+        [Report::GuardianDied { rank }, Report::Abort(137)]
     );
     assert_eq!(node.children.groups.len(), 1);
     assert_eq!(
@@ -232,15 +232,15 @@ fn those_of_a_guardian_that_is_killed_have_been_killed() {
 
 /// The end of a process and its call of MPI_Finalize are reported on different paths.
 #[test]
-fn one_that_ends_badly_after_mpi_finalize_does_not_end_the_job_whatever_is_heard_first() {
+fn a_failure_after_mpi_finalize_does_not_end_the_job_in_any_order_of_reports() {
     for is_late in [false, true] {
         let (mut node, _directory) = node();
-        let id = asked_for(&mut node, 0, 1);
+        let id = add_unstarted_group(&mut node, 0, 1);
         let name = node.children.groups[0].name.clone();
         if !is_late {
             node.children.finalised(&name, Rank(0));
         }
-        let news = ChildNews::Ended {
+        let news = ChildState::Ended {
             status: 3,
             is_killed: false,
         };

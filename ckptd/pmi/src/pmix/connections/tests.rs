@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Name, Rank};
+use crate::{GenerationName, Rank};
 use std::io::Write;
 
 #[path = "../../../../sockets/src/other_user.rs"]
@@ -22,7 +22,11 @@ impl Server {
             address("tcp4://".into()),
         ];
         let others = variables[2].clone();
-        assert!(connections.behind(owner, &mut variables).unwrap());
+        assert!(
+            connections
+                .redirect_variables(owner, &mut variables)
+                .unwrap()
+        );
         let (front, there, rest) = parts(&variables[0].1).unwrap();
         assert_eq!((front, rest), ("job.1.0;", ";5.0"));
         assert_eq!(parts(&variables[1].1), Some((front, there, "")));
@@ -51,7 +55,7 @@ struct Pair {
 }
 
 fn owner(rank: u32) -> Owner {
-    (Name::new("job", 1).unwrap(), Rank(rank))
+    (GenerationName::new("job", 1).unwrap(), Rank(rank))
 }
 
 impl Pair {
@@ -86,7 +90,7 @@ impl Pair {
 }
 
 #[test]
-fn both_are_told_everything() {
+fn all_data_are_passed_in_both_directions() {
     let connections = Connections::new().unwrap();
     let Pair {
         mut client,
@@ -111,7 +115,7 @@ fn both_are_told_everything() {
 
 /// libpmix would wait for a greeting that never arrives.
 #[test]
-fn one_that_dies_before_it_says_anything_is_not_heard_of() {
+fn a_silent_connection_is_not_passed_on() {
     let connections = Connections::new().unwrap();
     let server = Server::new(&connections, &owner(0));
     drop(server.connect());
@@ -143,11 +147,13 @@ fn a_connection_of_another_user_is_closed_at_once() {
 fn few_connections_that_send_nothing_are_kept() {
     let connections = Connections::new().unwrap();
     let server = Server::new(&connections, &owner(0));
-    let mut silent: Vec<TcpStream> = (0..SILENT * 3).map(|_| server.connect()).collect();
+    let mut silent: Vec<TcpStream> = (0..MAX_SILENT_CONNECTIONS * 3)
+        .map(|_| server.connect())
+        .collect();
     // The last connection stays open as long as no further ones follow.
     let mut last = server.connect();
-    for closed in &mut silent[..SILENT] {
-        closed.set_read_timeout(Some(CLOSING)).unwrap();
+    for closed in &mut silent[..MAX_SILENT_CONNECTIONS] {
+        closed.set_read_timeout(Some(CLOSE_TIMEOUT)).unwrap();
         assert_eq!(closed.read(&mut [0]).unwrap(), 0);
     }
     last.write_all(b"greeting").unwrap();
@@ -156,7 +162,7 @@ fn few_connections_that_send_nothing_are_kept() {
 }
 
 #[test]
-fn one_that_says_farewell_is_closed_at_once() {
+fn a_finalised_connection_is_closed_at_once() {
     let connections = Connections::new().unwrap();
     for is_late in [false, true] {
         let mut pair = Pair::new(&connections, u32::from(is_late));
@@ -164,7 +170,7 @@ fn one_that_says_farewell_is_closed_at_once() {
             pair.client.shutdown(Shutdown::Both).unwrap();
             assert!(pair.is_open());
         }
-        connections.farewell(pair.owner.clone());
+        connections.finalised(pair.owner.clone());
         pair.client.shutdown(Shutdown::Both).unwrap_or_default();
         assert!(pair.is_closed());
     }

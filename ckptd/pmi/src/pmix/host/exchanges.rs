@@ -4,7 +4,7 @@
 use super::host_state::{HOST, Host};
 use crate::pmix::abi::{Info, ModexDone, OpDone, Proc, Status, Type};
 use crate::pmix::values::{bytes_at, slice, text_in};
-use crate::{Answer, Members, Modex, Purpose};
+use crate::{Answer, Members, ModexRequest, Purpose};
 use std::ffi::{c_char, c_void};
 use std::sync::Arc;
 
@@ -25,7 +25,12 @@ pub unsafe extern "C" fn connect(
             std::slice::from_raw_parts(procs, count),
             slice(infos, info_count),
         );
-        meet(Purpose::Connect, procs, infos, Met { done, context })
+        enter_fence(
+            Purpose::Connect,
+            procs,
+            infos,
+            ConnectCallback { done, context },
+        )
     }
 }
 
@@ -43,7 +48,12 @@ pub unsafe extern "C" fn disconnect(
             std::slice::from_raw_parts(procs, count),
             slice(infos, info_count),
         );
-        meet(Purpose::Disconnect, procs, infos, Met { done, context })
+        enter_fence(
+            Purpose::Disconnect,
+            procs,
+            infos,
+            ConnectCallback { done, context },
+        )
     }
 }
 
@@ -53,7 +63,12 @@ pub unsafe extern "C" fn disconnect(
 ///
 /// # Safety
 /// libpmix has created the infos, and waits for the call of the function.
-unsafe fn meet(purpose: Purpose, procs: &[Proc], infos: &[Info], waiting: Met) -> Status {
+unsafe fn enter_fence(
+    purpose: Purpose,
+    procs: &[Proc],
+    infos: &[Info],
+    waiting: ConnectCallback,
+) -> Status {
     // SAFETY: the caller guarantees that libpmix has created the infos.
     match unsafe { gathered(procs, infos) } {
         None => waiting.answer(false),
@@ -67,15 +82,15 @@ unsafe fn meet(purpose: Purpose, procs: &[Proc], infos: &[Info], waiting: Met) -
 }
 
 /// Callback of libpmix that waits for processes of other nodes.
-struct Met {
+struct ConnectCallback {
     done: Option<OpDone>,
     context: *mut c_void,
 }
 
 // SAFETY: libpmix accepts the call from any thread; the context is only passed back to it.
-unsafe impl Send for Met {}
+unsafe impl Send for ConnectCallback {}
 
-impl Met {
+impl ConnectCallback {
     /// Calls the callback, unless libpmix was shut down.
     fn answer(self, have_come: bool) {
         let host = HOST.read();
@@ -92,15 +107,15 @@ impl Met {
 }
 
 /// Callback of libpmix that waits for data, with its context.
-struct Waiting {
+struct ModexCallback {
     done: ModexDone,
     context: *mut c_void,
 }
 
 // SAFETY: libpmix accepts the call from any thread; the context is only passed back to it.
-unsafe impl Send for Waiting {}
+unsafe impl Send for ModexCallback {}
 
-impl Waiting {
+impl ModexCallback {
     /// Calls the callback, unless libpmix was shut down.
     fn answer(self, reply: Option<Vec<u8>>) {
         let host = HOST.read();
@@ -179,7 +194,7 @@ pub unsafe extern "C" fn fence(
     let Some(done) = done else {
         return Status::ERROR;
     };
-    let waiting = Waiting { done, context };
+    let waiting = ModexCallback { done, context };
     match gathered {
         None => waiting.answer(None),
         Some((members, host)) => {
@@ -202,13 +217,13 @@ pub unsafe extern "C" fn direct_modex(
     let (Some(host), Some(done)) = (Host::current(), done) else {
         return Status::ERROR;
     };
-    let Some((generation, rank)) = host.known(proc) else {
+    let Some((generation, rank)) = host.owner_of(proc) else {
         return Status::NOT_FOUND;
     };
-    let waiting = Waiting { done, context };
+    let waiting = ModexCallback { done, context };
     let (answer, recall) = Answer::new(Box::new(move |reply| waiting.answer(reply)));
-    if host.ask(std::iter::once(&generation), &recall) {
-        host.peers.modex(Modex {
+    if host.register_request(std::iter::once(&generation), &recall) {
+        host.peers.modex(ModexRequest {
             generation,
             rank,
             answer,

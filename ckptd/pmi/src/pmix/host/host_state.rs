@@ -6,7 +6,8 @@ use crate::pmix::connections::Connections;
 use crate::pmix::name_store::{NameStore, Owner};
 use crate::pmix::values::text_in;
 use crate::{
-    Alone, Answer, Fence, Members, Name, Namespace, Peers, Purpose, RankAction, RankEvent, Recall,
+    Answer, AnswerCancellation, Fence, GenerationName, Members, Namespace, NoPeers, Peers, Purpose,
+    RankAction, RankEvent,
 };
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -22,7 +23,7 @@ pub struct Host {
     events: Sender<RankEvent>,
     pub peers: Arc<dyn Peers>,
     pub connections: Arc<Connections>,
-    worlds: Mutex<BTreeMap<Name, World>>,
+    worlds: Mutex<BTreeMap<GenerationName, GenerationState>>,
     /// Number of earlier fences with these members.
     fences: Mutex<HashMap<(Purpose, Members), u64>>,
     pub store: Mutex<NameStore>,
@@ -31,12 +32,12 @@ pub struct Host {
 }
 
 /// A generation that has begun.
-struct World {
+struct GenerationState {
     size: u32,
     /// True if all ranks are on this node.
     is_here: bool,
     /// Open requests to other nodes.
-    asked: Vec<Recall>,
+    open_requests: Vec<AnswerCancellation>,
 }
 
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -80,17 +81,17 @@ impl Host {
         if worlds.contains_key(&generation.name) {
             return false;
         }
-        let world = World {
+        let world = GenerationState {
             size: generation.placement.size(),
             is_here: generation.ranks_here().count() == generation.placement.size() as usize,
-            asked: Vec::new(),
+            open_requests: Vec::new(),
         };
         worlds.insert(generation.name.clone(), world);
         true
     }
 
     /// Removes a generation, and ends its open requests without data.
-    pub fn end(&self, generation: &Name) {
+    pub fn end(&self, generation: &GenerationName) {
         lock(&self.store).end(generation);
         lock(&self.fences)
             .retain(|(_, members), _| members.iter().all(|(name, _)| name != generation));
@@ -98,11 +99,11 @@ impl Host {
         let world = lock(&self.worlds).remove(generation);
         world
             .into_iter()
-            .flat_map(|world| world.asked)
-            .for_each(Recall::fail);
+            .flat_map(|world| world.open_requests)
+            .for_each(AnswerCancellation::fail);
     }
 
-    pub fn tell(&self, (generation, rank): Owner, action: RankAction) {
+    pub fn report(&self, (generation, rank): Owner, action: RankAction) {
         // The receiver is gone if the server's owner is.
         let _ = self.events.send(RankEvent {
             generation,
@@ -112,7 +113,7 @@ impl Host {
     }
 
     /// Returns the name and rank of a process, if its generation has not ended.
-    pub fn known(&self, proc: &Proc) -> Option<Owner> {
+    pub fn owner_of(&self, proc: &Proc) -> Option<Owner> {
         let worlds = lock(&self.worlds);
         let (name, world) = worlds.get_key_value(text_in(&proc.namespace)?)?;
         (proc.rank < world.size).then(|| (name.clone(), Rank(proc.rank)))
@@ -121,7 +122,7 @@ impl Host {
     /// Returns the members, if their namespaces are registered.
     pub fn members(&self, procs: &[Proc]) -> Option<Members> {
         let worlds = lock(&self.worlds);
-        let mut members: BTreeMap<&Name, BTreeSet<Rank>> = BTreeMap::new();
+        let mut members: BTreeMap<&GenerationName, BTreeSet<Rank>> = BTreeMap::new();
         for proc in procs {
             let (name, world) = worlds.get_key_value(text_in(&proc.namespace)?)?;
             let ranks = members.entry(name).or_default();
@@ -142,7 +143,7 @@ impl Host {
     /// True if all ranks of these namespaces are on this node.
     pub fn are_here(&self, members: &Members) -> bool {
         let worlds = lock(&self.worlds);
-        let is_here = |name: &Name| worlds.get(name).is_some_and(|world| world.is_here);
+        let is_here = |name: &GenerationName| worlds.get(name).is_some_and(|world| world.is_here);
         members.iter().all(|(name, _)| is_here(name))
     }
 
@@ -154,11 +155,11 @@ impl Host {
         purpose: Purpose,
         members: Members,
         bytes: Vec<u8>,
-        (answer, recall): (Answer, Recall),
+        (answer, recall): (Answer, AnswerCancellation),
     ) {
         let names = members.iter().map(|(name, _)| name);
         // If a namespace has just ended, dropping the answer reports that.
-        if !self.ask(names, &recall) {
+        if !self.register_request(names, &recall) {
             return;
         }
         let number = {
@@ -175,20 +176,24 @@ impl Host {
             answer,
         };
         match are_here {
-            true => Alone.fence(fence),
+            true => NoPeers.fence(fence),
             false => self.peers.fence(fence),
         }
     }
 
     /// Registers an open request; returns false if one of the namespaces has ended.
-    pub fn ask<'a>(&self, mut names: impl Iterator<Item = &'a Name>, recall: &Recall) -> bool {
+    pub fn register_request<'a>(
+        &self,
+        mut names: impl Iterator<Item = &'a GenerationName>,
+        recall: &AnswerCancellation,
+    ) -> bool {
         let mut worlds = lock(&self.worlds);
         names.all(|name| {
             let Some(world) = worlds.get_mut(name) else {
                 return false;
             };
-            world.asked.retain(Recall::is_open);
-            world.asked.push(recall.clone());
+            world.open_requests.retain(AnswerCancellation::is_open);
+            world.open_requests.push(recall.clone());
             true
         })
     }

@@ -16,12 +16,12 @@ unsafe fn event(proc: *const Proc, action: RankAction) -> Status {
     let Some(host) = Host::current() else {
         return Status::ERROR;
     };
-    match host.known(proc) {
+    match host.owner_of(proc) {
         Some(owner) => {
             if action == RankAction::Finalized {
-                host.connections.farewell(owner.clone());
+                host.connections.finalised(owner.clone());
             }
-            host.tell(owner, action);
+            host.report(owner, action);
         }
         None => return Status::NOT_FOUND,
     }

@@ -1,7 +1,7 @@
 //! Lookup of published values that a process waits for.
 #![allow(unsafe_code)]
 
-use crate::Name;
+use crate::GenerationName;
 use crate::pmix::abi::{LookupDone, Proc, Published, Status};
 use crate::pmix::name_store::NameStore;
 use crate::pmix::values::fixed;
@@ -9,7 +9,7 @@ use std::ffi::c_void;
 
 /// Lookup of published values by a process.
 pub struct Lookup {
-    by: Name,
+    by: GenerationName,
     keys: Vec<String>,
     done: LookupDone,
     context: *mut c_void,
@@ -19,7 +19,12 @@ pub struct Lookup {
 unsafe impl Send for Lookup {}
 
 impl Lookup {
-    pub fn new(by: Name, keys: Vec<String>, done: LookupDone, context: *mut c_void) -> Lookup {
+    pub fn new(
+        by: GenerationName,
+        keys: Vec<String>,
+        done: LookupDone,
+        context: *mut c_void,
+    ) -> Lookup {
         Lookup {
             by,
             keys,
@@ -42,7 +47,7 @@ impl Lookup {
                     rank: rank.0,
                 },
                 key: fixed(key),
-                value: value.lend(),
+                value: value.borrowed(),
             });
         let mut published: Vec<Published> = published.collect();
         if !published.is_empty() {
@@ -61,7 +66,7 @@ impl Lookup {
     }
 
     /// Ends the lookup if its process belongs to `ended`; returns true otherwise.
-    pub fn is_not_of(&self, ended: &Name) -> bool {
+    pub fn is_not_of(&self, ended: &GenerationName) -> bool {
         let is_other = self.by != *ended;
         if !is_other {
             // SAFETY: libpmix reads no values if the count is 0.

@@ -4,7 +4,7 @@
 use super::host_state::{Host, lock};
 use super::lookup::Lookup;
 use crate::pmix::abi::{Info, LookupDone, OpDone, Proc, Status};
-use crate::pmix::values::{Owned, slice, text_in, texts};
+use crate::pmix::values::{PublishedValue, slice, text_in, texts};
 use std::ffi::{c_char, c_void};
 
 pub unsafe extern "C" fn publish(
@@ -19,7 +19,7 @@ pub unsafe extern "C" fn publish(
     let Some(host) = Host::current() else {
         return Status::ERROR;
     };
-    let Some(owner) = host.known(proc) else {
+    let Some(owner) = host.owner_of(proc) else {
         return Status::NOT_FOUND;
     };
     let mut values = Vec::new();
@@ -32,7 +32,7 @@ pub unsafe extern "C" fn publish(
             continue;
         }
         // SAFETY: libpmix has created the value.
-        let Some(value) = (unsafe { Owned::copy(&info.value) }) else {
+        let Some(value) = (unsafe { PublishedValue::copy(&info.value) }) else {
             return Status::NOT_SUPPORTED;
         };
         values.push((key.to_owned(), value));
@@ -62,7 +62,7 @@ pub unsafe extern "C" fn lookup(
     let (Some(host), Some(done)) = (Host::current(), done) else {
         return Status::ERROR;
     };
-    let Some((by, _)) = host.known(proc) else {
+    let Some((by, _)) = host.owner_of(proc) else {
         return Status::NOT_FOUND;
     };
     let lookup = Lookup::new(by, keys, done, context);
@@ -89,7 +89,7 @@ pub unsafe extern "C" fn unpublish(
     let Some(host) = Host::current() else {
         return Status::ERROR;
     };
-    let Some(owner) = host.known(proc) else {
+    let Some(owner) = host.owner_of(proc) else {
         return Status::NOT_FOUND;
     };
     lock(&host.store).unpublish(&owner, &keys);

@@ -13,15 +13,15 @@ use understudy_messages::ChildProgram;
 const DIRECTORY: &str = "pmix.wdir";
 
 /// Callback of libpmix that waits for the name of a namespace, with its context.
-struct Waiting {
+struct SpawnCallback {
     done: SpawnDone,
     context: *mut c_void,
 }
 
 // SAFETY: libpmix accepts the call from any thread; the context is only passed back to it.
-unsafe impl Send for Waiting {}
+unsafe impl Send for SpawnCallback {}
 
-impl Waiting {
+impl SpawnCallback {
     /// Calls the callback, unless libpmix was shut down.
     fn answer(self, name: Option<Vec<u8>>) {
         let host = HOST.read();
@@ -97,12 +97,12 @@ pub unsafe extern "C" fn spawn(
     let (Some(host), Some(done)) = (Host::current(), done) else {
         return Status::ERROR;
     };
-    let (Some((generation, rank)), Some(programs)) = (host.known(proc), programs) else {
+    let (Some((generation, rank)), Some(programs)) = (host.owner_of(proc), programs) else {
         return Status::BAD_PARAM;
     };
-    let waiting = Waiting { done, context };
+    let waiting = SpawnCallback { done, context };
     let (answer, recall) = Answer::new(Box::new(move |name| waiting.answer(name)));
-    if host.ask(std::iter::once(&generation), &recall) {
+    if host.register_request(std::iter::once(&generation), &recall) {
         host.peers.spawn(Spawn {
             generation,
             rank,

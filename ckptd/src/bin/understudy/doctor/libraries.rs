@@ -5,7 +5,7 @@ use crate::run::program;
 use std::ffi::OsStr;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use understudy_pmi::Kind;
+use understudy_pmi::MpiKind;
 
 const NAME: &str = "the program's libraries";
 
@@ -66,7 +66,7 @@ fn judge(listing: &str) -> Vec<Check> {
             "set LD_LIBRARY_PATH, or load its module",
         ));
     }
-    if !names.iter().any(|name| Kind::of(name).is_some()) {
+    if !names.iter().any(|name| MpiKind::of(name).is_some()) {
         checks.push(match first(&["libmpi", "libmsmpi"]) {
             Some(other) => Check::failure(
                 NAME,
@@ -92,7 +92,7 @@ fn judge(listing: &str) -> Vec<Check> {
 /// The file of an MPI library in a line of the loader.
 fn mpi_library(line: &str) -> Option<&str> {
     let (name, rest) = line.trim().split_once(" => ")?;
-    Kind::of(name)?;
+    MpiKind::of(name)?;
     Some(rest.rsplit_once(" (0x").map_or(rest, |(path, _)| path))
 }
 

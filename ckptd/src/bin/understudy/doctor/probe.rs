@@ -12,7 +12,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use understudy_formats::events::{Epoch, Kind, Role};
-use understudy_report::{Event, Job, Live, Standing, bytes};
+use understudy_report::{Event, Job, JobState, Live, bytes};
 
 /// What is tried.
 const NAME: &str = "the program";
@@ -258,7 +258,7 @@ pub fn end(child: &mut Child) -> std::io::Result<()> {
 
 /// Memory of the process that has most, among those with such a role, as far as they are on this
 /// node.
-fn resident_most(standing: &Standing, has_role: impl Fn(Role) -> bool) -> u64 {
+fn resident_most(standing: &JobState, has_role: impl Fn(Role) -> bool) -> u64 {
     let processes = standing
         .processes
         .values()

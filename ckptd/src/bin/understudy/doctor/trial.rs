@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use understudy_launch::preload_library;
-use understudy_pmi::{Kind, Mpi};
+use understudy_pmi::{MpiKind, MpiLibrary};
 use understudy_report::Live;
 
 const NAME: &str = "protected job";
@@ -88,7 +88,7 @@ fn judge(status: Option<ExitStatus>, messages: &[u8], has_checkpoint: bool) -> C
     )
 }
 
-fn command(arguments: &Arguments, mpi: &Mpi, events: &Path) -> std::io::Result<Command> {
+fn command(arguments: &Arguments, mpi: &MpiLibrary, events: &Path) -> std::io::Result<Command> {
     let own = std::env::current_exe()?;
     let mut command = Command::new(&own);
     // Settings have a check of their own.
@@ -124,7 +124,7 @@ fn command(arguments: &Arguments, mpi: &Mpi, events: &Path) -> std::io::Result<C
 }
 
 /// The MPI library of the launcher, or the one that the dynamic loader would find.
-fn installed(launcher: Option<&str>) -> Option<Mpi> {
+fn installed(launcher: Option<&str>) -> Option<MpiLibrary> {
     let words = shell_words::split(launcher.unwrap_or("mpirun")).ok()?;
     let launcher = words.first().and_then(|name| mpi::launcher(name.as_ref()));
     let launcher = launcher.map(|path| path.canonicalize().unwrap_or(path));
@@ -141,11 +141,11 @@ fn installed(launcher: Option<&str>) -> Option<Mpi> {
         .find_map(|directory| of_directory(&directory))
 }
 
-fn of_directory(directory: &Path) -> Option<Mpi> {
-    let files = Kind::sonames().map(|name| directory.join(name));
+fn of_directory(directory: &Path) -> Option<MpiLibrary> {
+    let files = MpiKind::sonames().map(|name| directory.join(name));
     files
         .filter(|file| file.exists())
-        .find_map(|file| Mpi::named(&file).ok())
+        .find_map(|file| MpiLibrary::named(&file).ok())
 }
 
 /// Initialises and finalises MPI: the program of the job.

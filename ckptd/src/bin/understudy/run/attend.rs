@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 use understudy_formats::events::realtime_ns;
 use understudy_formats::events::{HEADER_LEN, rank_of_file_name};
-use understudy_launch::UNWRITTEN;
+use understudy_launch::EXIT_OUTPUT_LOST;
 use understudy_node::EVENTS_PREFIX;
 use understudy_report::{Live, Protection, RunRecord, count};
 
@@ -142,7 +142,7 @@ pub fn run(job: Job, progress: Progress) -> Outcome {
                 "what the program has printed could not be written ({error}), and the rest of it \
                  is lost; make room there"
             ));
-            UNWRITTEN
+            EXIT_OUTPUT_LOST
         }
         _ => status,
     };

@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use understudy_formats::events::realtime_ns;
-use understudy_report::{Protection, Standing};
+use understudy_report::{JobState, Protection};
 
 /// Form in which progress is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -112,7 +112,7 @@ impl Teller {
         }
     }
 
-    pub fn tell(&mut self, standing: &Standing) {
+    pub fn tell(&mut self, standing: &JobState) {
         match self {
             Self::Line(terminal) => terminal.set(cut(
                 &format!("understudy: {}", standing.to_line(realtime_ns())),
@@ -124,7 +124,7 @@ impl Teller {
     }
 
     /// The last word, with the job's status.
-    pub fn end(&mut self, standing: Option<&Standing>, status: u8) {
+    pub fn end(&mut self, standing: Option<&JobState>, status: u8) {
         if let Self::Line(terminal) = self {
             terminal.set(String::new());
         }
@@ -135,7 +135,7 @@ impl Teller {
 }
 
 impl Plain {
-    fn tell(&mut self, standing: &Standing) {
+    fn tell(&mut self, standing: &JobState) {
         let state = (standing.protection.clone(), standing.recoveries);
         let epoch = standing.checkpoint.map_or(0, |last| last.epoch.0);
         let is_news = self.said.as_ref() != Some(&state) && state.0 != Protection::Starting;

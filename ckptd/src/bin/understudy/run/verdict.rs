@@ -2,7 +2,7 @@
 //! may be after a crash.
 
 use understudy_formats::events::{EndHow, Worker};
-use understudy_report::{Protection, Standing};
+use understudy_report::{JobState, Protection};
 
 /// A failure could not be recovered from (`understudy_abi::exit::LOST`).
 const LOST: u8 = 75;
@@ -17,7 +17,7 @@ pub struct Verdict {
 
 /// From what the ranks have written down, and from the launcher's status. `is_silent`: they could
 /// not write.
-pub fn verdict(standing: Option<&Standing>, launcher: u8, is_silent: bool) -> Verdict {
+pub fn verdict(standing: Option<&JobState>, launcher: u8, is_silent: bool) -> Verdict {
     let told = |status, remark: String| Verdict {
         status,
         remark: Some(remark),
@@ -49,7 +49,7 @@ pub fn verdict(standing: Option<&Standing>, launcher: u8, is_silent: bool) -> Ve
             (
                 worker,
                 standing
-                    .player(Worker(worker))
+                    .process_of(Worker(worker))
                     .and_then(|(_, process)| process.end),
             )
         })

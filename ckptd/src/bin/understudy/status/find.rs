@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use understudy_formats::events::realtime_ns;
 use understudy_formats::events::{ProcessNumber, Role};
-use understudy_relay::{RankStage, Seat, survey};
+use understudy_relay::{LedgerRank, RankStage, survey};
 use understudy_report::described;
-use understudy_report::{Live, Standing, count};
+use understudy_report::{JobState, Live, count};
 
 /// A rank on this node.
 #[derive(Debug, Serialize)]
@@ -32,7 +32,7 @@ pub struct JobStatus {
     pub launcher: u32,
     pub ranks: Vec<RankStatus>,
     pub events: Option<PathBuf>,
-    pub standing: Option<Standing>,
+    pub standing: Option<JobState>,
 }
 
 /// Finds the jobs of this node and follows the event files of each.
@@ -44,12 +44,12 @@ pub struct Finder {
 impl Finder {
     /// The running jobs, and the number of jobs of which only files are left.
     pub fn jobs(&mut self) -> (Vec<JobStatus>, usize) {
-        let mut jobs: BTreeMap<String, Vec<Seat>> = BTreeMap::new();
+        let mut jobs: BTreeMap<String, Vec<LedgerRank>> = BTreeMap::new();
         for seat in survey() {
             jobs.entry(seat.job.clone()).or_default().push(seat);
         }
         let all = jobs.len();
-        jobs.retain(|_, seats| seats.iter().any(Seat::is_taken));
+        jobs.retain(|_, seats| seats.iter().any(LedgerRank::is_in_use));
         let abandoned = all - jobs.len();
         let jobs: Vec<_> = jobs
             .into_iter()
@@ -62,7 +62,7 @@ impl Finder {
         (jobs, abandoned)
     }
 
-    fn status(&mut self, job: String, seats: &[Seat]) -> JobStatus {
+    fn status(&mut self, job: String, seats: &[LedgerRank]) -> JobStatus {
         let launcher = seats
             .iter()
             .find_map(|seat| seat.entry.map(|entry| entry.launcher))
@@ -112,7 +112,7 @@ impl JobStatus {
 }
 
 impl RankStatus {
-    fn new(seat: &Seat, standing: Option<&Standing>) -> Self {
+    fn new(seat: &LedgerRank, standing: Option<&JobState>) -> Self {
         let process = standing.and_then(|standing| standing.processes.get(&seat.rank));
         Self {
             rank: seat.rank,

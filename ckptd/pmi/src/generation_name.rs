@@ -9,9 +9,9 @@ use std::fmt;
 ///
 /// MPI libraries use it in the names of shared memory.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Encode, Decode)]
-pub struct Name(String);
+pub struct GenerationName(String);
 
-impl Name {
+impl GenerationName {
     /// Longest name of a job, in bytes.
     ///
     /// MPICH limits the name of a key space to 256 bytes.
@@ -23,17 +23,17 @@ impl Name {
     ///
     /// # Errors
     /// [`Error::BadName`].
-    pub fn new(job: &str, number: u32) -> Result<Name, Error> {
+    pub fn new(job: &str, number: u32) -> Result<GenerationName, Error> {
         let is_good = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-        check_name("job", job, Name::LONGEST_JOB, is_good)?;
-        Ok(Name(format!("{job}.{number}")))
+        check_name("job", job, GenerationName::LONGEST_JOB, is_good)?;
+        Ok(GenerationName(format!("{job}.{number}")))
     }
 
     /// Returns the name of a namespace that a rank of this one has spawned.
     ///
     /// `host` is the index of a host of the job, and `number` is unique on the host.
-    pub fn child(&self, host: usize, number: u32) -> Name {
-        Name(format!("{self}.{host}-{number}"))
+    pub fn child(&self, host: usize, number: u32) -> GenerationName {
+        GenerationName(format!("{self}.{host}-{number}"))
     }
 
     pub fn as_str(&self) -> &str {
@@ -41,13 +41,13 @@ impl Name {
     }
 }
 
-impl Borrow<str> for Name {
+impl Borrow<str> for GenerationName {
     fn borrow(&self) -> &str {
         &self.0
     }
 }
 
-impl fmt::Display for Name {
+impl fmt::Display for GenerationName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
@@ -76,10 +76,10 @@ mod tests {
     fn names_that_would_break_lists_or_paths_are_refused() {
         for job in ["", "a b", "a/b", "a,b", "..", "a\n", "ü", &"x".repeat(65)] {
             assert!(
-                matches!(Name::new(job, 0), Err(Error::BadName { .. })),
+                matches!(GenerationName::new(job, 0), Err(Error::BadName { .. })),
                 "{job}"
             );
         }
-        assert_eq!(Name::new("job-1", 7).unwrap().as_str(), "job-1.7");
+        assert_eq!(GenerationName::new("job-1", 7).unwrap().as_str(), "job-1.7");
     }
 }

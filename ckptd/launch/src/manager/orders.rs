@@ -1,7 +1,7 @@
 //! Orders of the leader, and admission of processes.
 
-use super::node::Node;
-use super::process::{Caller, Process};
+use super::node::NodeState;
+use super::process::{Process, RegisteredProcess};
 use crate::messages::{Beginning, Order, Report, ServerOrder};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,19 +11,19 @@ use understudy_messages::JobOrder;
 use understudy_numbers::{Generation, ProcessNumber};
 use understudy_wire::line::ToProcess;
 
-impl Node {
+impl NodeState {
     /// Handles a process that has registered because it uses MPI.
-    pub(super) fn take_caller(&mut self, number: ProcessNumber, caller: Caller) {
+    pub(super) fn take_caller(&mut self, number: ProcessNumber, caller: RegisteredProcess) {
         if self.is_ending {
             self.forget_program();
         } else if self.processes.contains_key(&number) || self.waiting.contains_key(&number) {
             // The process before has died, and its script has continued with the next program. The
             // two deaths count as one.
-            self.belated.insert(number, caller);
+            self.early_programs.insert(number, caller);
             return self.kill(number);
         }
         self.waiting.insert(number, caller);
-        self.reports.push(Report::Called { number });
+        self.reports.push(Report::Registered { number });
     }
 
     /// Releases all state of the program before.
@@ -45,7 +45,7 @@ impl Node {
         match process.and_then(|process| process.introduce(workers, generation).map(|()| process)) {
             Ok(process) => drop(self.processes.insert(number, process)),
             // The process has died meanwhile, and its guardian reports that.
-            Err(error) if has_gone(&error) => return,
+            Err(error) if is_disconnected(&error) => return,
             Err(error) => return self.give_up(message::process_not_connected(error).to_string()),
         }
         self.serve(&library);
@@ -62,7 +62,7 @@ impl Node {
     }
 
     /// Executes an order of the leader.
-    pub fn obey(&mut self, order: Order) {
+    pub fn execute(&mut self, order: Order) {
         self.takeover.lead();
         match order {
             Order::Job(order) => self.obey_about_job(order),
@@ -72,29 +72,37 @@ impl Node {
 
     fn obey_about_job(&mut self, order: JobOrder<Beginning>) {
         match order {
-            JobOrder::Guardian { rank, message } => self.tell_guardian(rank, &message),
+            JobOrder::Guardian { rank, message } => self.send_to_guardian(rank, &message),
             JobOrder::Admit { number, generation } => self.admit(number, generation),
             JobOrder::Announce { generation } => {
                 if std::mem::take(&mut self.is_ending) {
                     self.forget_program();
                 }
                 self.announced = Some((generation, Instant::now()));
-                self.children.hold();
+                self.children.stop_temporary();
                 self.processes
                     .values()
-                    .for_each(|process| process.tell_generation(generation));
+                    .for_each(|process| process.announce_generation(generation));
                 // The servers of the dead manager have died with it.
                 if let Some(library) = self.takeover.take_library() {
                     self.serve(&library);
                 }
             }
-            JobOrder::CountSpare => self.processes.values().for_each(Process::count_spare_death),
-            JobOrder::Ask { number, fallen } => {
+            JobOrder::CountSpareDeath => {
+                self.processes.values().for_each(Process::count_spare_death)
+            }
+            JobOrder::RequestPlacementHints {
+                number,
+                failed: fallen,
+            } => {
                 if let Some(process) = self.processes.get(&number) {
-                    process.tell(&ToProcess::Ask { fallen }, &[]);
+                    process.send(&ToProcess::RequestPlacementHints { failed: fallen }, &[]);
                 }
             }
-            JobOrder::Inherit { heir, from } => self.hand_out(heir, from),
+            JobOrder::AdoptStore {
+                adopter: heir,
+                from,
+            } => self.assign_store(heir, from),
             JobOrder::Begin(beginning) => {
                 if let Err(error) = self.begin(beginning) {
                     self.give_up(error.to_string());
@@ -107,7 +115,7 @@ impl Node {
                     // A new manager must find the mark as soon as one process has received `End`.
                     self.processes.values().for_each(Process::note_end);
                     let processes = self.processes.values();
-                    processes.for_each(|process| process.tell(&ToProcess::End, &[]));
+                    processes.for_each(|process| process.send(&ToProcess::End, &[]));
                 }
             }
         }
@@ -115,18 +123,18 @@ impl Node {
 
     fn obey_about_servers(&mut self, order: ServerOrder) {
         match order {
-            ServerOrder::Modex { id, of, rank } => self.look_up(id, &of, rank),
+            ServerOrder::Modex { id, of, rank } => self.read_put_data(id, &of, rank),
             ServerOrder::Join { id, joining } => {
                 if let Err(error) = self.join(id, joining) {
                     self.give_up(error.to_string());
                 }
             }
-            ServerOrder::WentBack { worker, number } => self.went_back(worker, number),
-            ServerOrder::Look { id, workers } => self.read_boards(id, &workers),
+            ServerOrder::RolledBack { worker, number } => self.rolled_back(worker, number),
+            ServerOrder::ReadBoards { id, workers } => self.read_boards(id, &workers),
             ServerOrder::Forget { name } => self.forget_namespace(&name),
             ServerOrder::Answer { id, bytes } => {
                 // Without bytes, or after the end of the generation, no answer is given.
-                if let (Some((_, answer)), Some(bytes)) = (self.asked.remove(&id), bytes) {
+                if let (Some((_, answer)), Some(bytes)) = (self.open_requests.remove(&id), bytes) {
                     answer.give(bytes);
                 }
             }
@@ -135,7 +143,7 @@ impl Node {
 }
 
 /// True if a system call failed because the process or connection is gone.
-fn has_gone(error: &io::Error) -> bool {
+fn is_disconnected(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
         Some(libc::ESRCH | libc::EPIPE | libc::ECONNRESET)

@@ -4,17 +4,17 @@
 
 use super::{Job, Phase};
 use crate::member::Member;
-use crate::{Action, LOST};
+use crate::{Action, EXIT_NOT_RECOVERED};
 use std::time::Duration;
 use understudy_catalogue::message;
 use understudy_numbers::{Guardian, ProcessNumber};
 
 impl Job {
     /// Handles guardians that have died before all had joined.
-    pub(super) fn gone_early(&mut self, guardians: &[Guardian]) {
-        if !self.is_again {
-            self.say(message::LAUNCHED_PROCESSES_DIED.into());
-            return self.end_with(LOST, None);
+    pub(super) fn guardians_died_early(&mut self, guardians: &[Guardian]) {
+        if !self.follows_manager {
+            self.print(message::LAUNCHED_PROCESSES_DIED.into());
+            return self.end_with(EXIT_NOT_RECOVERED, None);
         }
         self.absent.extend(guardians);
         self.start_if_all_are_there();
@@ -23,7 +23,7 @@ impl Job {
     /// Takes over when all guardians have joined and reported their processes.
     pub(super) fn take_over(&mut self) {
         let (all, absent) = (
-            std::mem::take(&mut self.known),
+            std::mem::take(&mut self.earlier_processes),
             std::mem::take(&mut self.absent),
         );
         let has_ended = all.values().filter(|(_, known)| known.has_ended);
@@ -31,12 +31,12 @@ impl Job {
         let last = all.values().map(|(_, known)| known.generation).max();
         let has_begun_after = |ended| {
             all.values()
-                .any(|(_, known)| known.has_played && known.generation > ended)
+                .any(|(_, known)| known.was_in_generation && known.generation > ended)
         };
         let is_between = ended.is_some_and(has_begun_after);
         self.generation = last.unwrap_or_default();
         let first = self.workers + self.spares;
-        self.next = all
+        self.next_number = all
             .keys()
             .last()
             .map_or(first, |last| first.max(last.0 + 1));
@@ -47,37 +47,38 @@ impl Job {
         {
             self.living.insert(number);
             *self.load.entry(*at).or_default() += 1;
-            self.members.insert(number, Member::known(*at, known));
+            self.members
+                .insert(number, Member::from_history(*at, known));
         }
-        (self.unready, self.open) = (self.living.clone(), self.living.clone());
+        (self.unready, self.unfinished) = (self.living.clone(), self.living.clone());
         // The process that has adopted a store has the newer state, even if it is dead by now.
-        for from in all.values().filter_map(|(_, known)| known.heir_of) {
+        for from in all.values().filter_map(|(_, known)| known.adopted_from) {
             if let Some(member) = self.members.get_mut(&from) {
-                member.keeps = None;
+                member.replicas_of = None;
             }
         }
         self.is_protected = all
             .values()
-            .any(|(_, known)| known.has_part || known.is_protected);
-        self.phase = Phase::Meeting;
+            .any(|(_, known)| known.has_resumed || known.is_protected);
+        self.phase = Phase::Joining;
         if is_between {
-            self.say(message::MANAGER_DIED_BETWEEN_PROGRAMS.into());
-            self.end_with(LOST, None);
+            self.print(message::MANAGER_DIED_BETWEEN_PROGRAMS.into());
+            self.end_with(EXIT_NOT_RECOVERED, None);
         } else if ended.is_some() {
-            let workers = self.members.iter().filter(|(_, member)| member.has_part);
+            let workers = self.members.iter().filter(|(_, member)| member.has_resumed);
             self.at_end = workers.map(|(&number, _)| number).collect();
             self.phase = Phase::Ending { deadline: None };
             self.actions.push(Action::end(true));
         } else if self.has_begun() {
             // The failure of the earlier manager preceded the start of this one.
             self.happened_at = Duration::ZERO;
-            self.renew();
+            self.announce_next_generation();
             // Spares must report to this manager, too.
             self.unready.clone_from(&self.living);
         } else {
             self.start_absent();
         }
-        self.gone(&absent.into_iter().collect::<Vec<_>>());
+        self.guardians_died(&absent.into_iter().collect::<Vec<_>>());
     }
 
     /// Continues a start in which no generation has begun.

@@ -17,55 +17,55 @@ use understudy_numbers::{ProcessNumber, Worker};
 use understudy_sockets::Source;
 use understudy_wire::io::{Interest, is_ready};
 use understudy_wire::line::{
-    Call, Ended, Has, Killer, Line, PAGE, REMEMBERED, ToManager, ToProcess,
+    Killer, Line, PAGE, ProcessEnd, ProcessRecord, REMEMBERED, Registration, ToManager, ToProcess,
 };
 
 /// Number of registrations that are reported to a new manager.
-const CALLS: usize = 2;
+const MAX_REGISTRATIONS: usize = 2;
 
 /// Registration of a process, or of the next program of its script.
-struct Caller {
-    call: Call,
+struct Registered {
+    call: Registration,
     /// Connection to the process; `None` after the process has closed it.
     line: Option<Source<Line>>,
     /// Descriptors for the manager: its end of a connection, the page, and a pidfd.
-    of_manager: [OwnedFd; Call::DESCRIPTORS],
+    of_manager: [OwnedFd; Registration::DESCRIPTORS],
 }
 
 /// Processes to which the launcher's signals are forwarded.
-pub enum To {
-    Whoever,
+pub enum SignalTargets {
+    All,
     /// Processes that have resumed the program.
     ///
     /// An earlier process may not have the program's signal handlers yet; it reads the signals from
     /// its page.
-    Players,
+    Resumed,
 }
 
 /// Rule for forwarding the launcher's signals to a process.
-pub struct Passing {
+pub struct SignalForwarding {
     pub passed: Arc<PassedSignals>,
-    pub to: To,
+    pub to: SignalTargets,
 }
 
 /// A process that a guardian has started.
-pub struct Ward {
+pub struct GuardedProcess {
     pub number: ProcessNumber,
     child: Child,
     pidfd: Source<OwnedFd>,
     is_group: bool,
-    passing: Passing,
-    callers: Vec<Caller>,
+    passing: SignalForwarding,
+    registrations: Vec<Registered>,
     /// Worker whose replicas are in these files.
-    keeps: Option<(Worker, Vec<OwnedFd>)>,
-    heir_of: Option<ProcessNumber>,
+    store: Option<(Worker, Vec<OwnedFd>)>,
+    adopted_from: Option<ProcessNumber>,
     /// End of the process, and of its output.
-    ending: Option<Ended>,
-    closing: Option<Ended>,
+    ending: Option<ProcessEnd>,
+    closing: Option<ProcessEnd>,
     is_forgotten: bool,
 }
 
-impl Ward {
+impl GuardedProcess {
     /// Returns the state of a process that has just been started.
     ///
     /// `pidfd` becomes readable at its end; `is_group` if the process leads a process group.
@@ -74,17 +74,17 @@ impl Ward {
         child: Child,
         pidfd: Source<OwnedFd>,
         is_group: bool,
-        passing: Passing,
-    ) -> Ward {
-        Ward {
+        passing: SignalForwarding,
+    ) -> GuardedProcess {
+        GuardedProcess {
             number,
             pidfd,
             child,
             is_group,
             passing,
-            callers: Vec::new(),
-            keeps: None,
-            heir_of: None,
+            registrations: Vec::new(),
+            store: None,
+            adopted_from: None,
             ending: None,
             closing: None,
             is_forgotten: false,
@@ -102,12 +102,16 @@ impl Ward {
 
     /// Forwards a signal that the launcher has sent.
     pub fn pass(&self, signal: Signal) {
-        let pages = || self.callers.iter().map(|caller| &caller.of_manager[1]);
+        let pages = || {
+            self.registrations
+                .iter()
+                .map(|caller| &caller.of_manager[1])
+        };
         for page in pages() {
-            let _ = self.passing.passed.tell(page);
+            let _ = self.passing.passed.write_to(page);
         }
         let is_told =
-            matches!(self.passing.to, To::Whoever) || pages().any(passed_signals::has_run);
+            matches!(self.passing.to, SignalTargets::All) || pages().any(passed_signals::has_run);
         if is_told || !REMEMBERED.contains(&signal.as_raw()) {
             self.signal(signal);
         }
@@ -115,7 +119,7 @@ impl Ward {
 
     /// True if the process that this guardian has started has ended.
     ///
-    /// The end may not have been reported yet ([`Ward::look`]).
+    /// The end may not have been reported yet ([`GuardedProcess::look`]).
     pub fn has_ended(&mut self) -> bool {
         self.ending.is_some() || self.child.try_wait().is_ok_and(|status| status.is_some())
     }
@@ -126,19 +130,19 @@ impl Ward {
     ///
     /// # Errors
     /// Errors of the system calls; the process may have ended.
-    pub fn called(
+    pub fn register(
         &mut self,
         line: Source<Line>,
         library: String,
-    ) -> io::Result<(Call, Vec<OwnedFd>)> {
+    ) -> io::Result<(Registration, Vec<OwnedFd>)> {
         let pid = line.peer()?;
         let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
         let page = memfd_create("understudy-page", MemfdFlags::CLOEXEC)?;
         ftruncate(&page, PAGE as u64)?;
-        self.passing.passed.tell(&page)?;
+        self.passing.passed.write_to(&page)?;
         let (its, of_manager) = Line::pair()?;
-        line.send_with(&ToProcess::Line, &[its.as_fd()])?;
-        let call = Call {
+        line.send_with(&ToProcess::Connection, &[its.as_fd()])?;
+        let call = Registration {
             pid: pid.as_raw_nonzero().get() as u32,
             library,
         };
@@ -147,10 +151,10 @@ impl Ward {
             .iter()
             .map(OwnedFd::try_clone)
             .collect::<io::Result<_>>()?;
-        if self.callers.len() == CALLS {
-            self.callers.remove(0);
+        if self.registrations.len() == MAX_REGISTRATIONS {
+            self.registrations.remove(0);
         }
-        self.callers.push(Caller {
+        self.registrations.push(Registered {
             call: call.clone(),
             line: Some(line),
             of_manager,
@@ -159,14 +163,14 @@ impl Ward {
     }
 
     /// Receives replica stores that the process has handed over or released.
-    pub fn hear(&mut self) {
-        for caller in &mut self.callers {
+    pub fn receive(&mut self) {
+        for caller in &mut self.registrations {
             while let Some(line) = &caller.line {
                 match line.receive_with(Duration::ZERO) {
-                    Ok(Some((ToManager::Keeps { worker }, files))) => {
-                        self.keeps = Some((worker, files))
+                    Ok(Some((ToManager::StoreReplicas { worker }, files))) => {
+                        self.store = Some((worker, files))
                     }
-                    Ok(Some((ToManager::KeepsNothing, _))) => self.keeps = None,
+                    Ok(Some((ToManager::ReleaseReplicas, _))) => self.store = None,
                     Ok(Some(_)) => {}
                     Ok(None) => break,
                     Err(_) => caller.line = None,
@@ -176,7 +180,7 @@ impl Ward {
     }
 
     /// Gives the replica store of a dead process to this process.
-    pub fn inherit(
+    pub fn adopt_store(
         &mut self,
         from: ProcessNumber,
         worker: Worker,
@@ -184,18 +188,18 @@ impl Ward {
         files: Vec<OwnedFd>,
     ) {
         // Messages that the process has sent before are older than this store.
-        self.hear();
+        self.receive();
         let borrowed: Vec<_> = files.iter().map(OwnedFd::as_fd).collect();
-        if let Some(caller) = self.callers.last() {
+        if let Some(caller) = self.registrations.last() {
             let line = caller.of_manager[0].as_fd();
             // If the process has died, the next process adopts the files.
-            let _ = Line::send_on(line, &ToProcess::Inherit { from, status }, &borrowed);
+            let _ = Line::send_on(line, &ToProcess::AdoptStore { from, status }, &borrowed);
         }
-        (self.keeps, self.heir_of) = (Some((worker, files)), Some(from));
+        (self.store, self.adopted_from) = (Some((worker, files)), Some(from));
     }
 
     /// Polls for the end of the process; returns the report for the manager once.
-    pub fn look(&mut self) -> Option<Ended> {
+    pub fn poll_end(&mut self) -> Option<ProcessEnd> {
         if self.ending.is_some() {
             return None;
         }
@@ -204,8 +208,8 @@ impl Ward {
         if self.is_group && status.signal().is_some() {
             self.signal(Signal::KILL);
         }
-        self.hear();
-        self.ending = Some(self.obituary(status));
+        self.receive();
+        self.ending = Some(self.end_report(status));
         // Without this, the poller would report the end at every wait.
         let _ = self.pidfd.set_interest(Interest::NONE);
         self.ending.clone()
@@ -216,7 +220,7 @@ impl Ward {
     /// The guardian would not notice the end of that process. Returns false if there is no such
     /// process, or the job has ended.
     pub fn kill_orphan(&self) -> bool {
-        let Some(Caller { of_manager, .. }) = self.callers.last() else {
+        let Some(Registered { of_manager, .. }) = self.registrations.last() else {
             return false;
         };
         let [_, page, process] = of_manager;
@@ -229,15 +233,15 @@ impl Ward {
         true
     }
 
-    fn obituary(&self, status: ExitStatus) -> Ended {
+    fn end_report(&self, status: ExitStatus) -> ProcessEnd {
         let number = self.number;
         match status.signal() {
-            None => Ended::Exited {
+            None => ProcessEnd::Exited {
                 number,
                 status: status.code().unwrap_or_default(),
                 pid: self.child.id(),
             },
-            Some(signal) => Ended::Killed {
+            Some(signal) => ProcessEnd::Killed {
                 number,
                 signal,
                 // A terminal sends SIGINT to all processes.
@@ -250,17 +254,17 @@ impl Ward {
     }
 
     /// Records the end of the output.
-    pub fn close(&mut self, closing: &Ended) {
+    pub fn record_output_end(&mut self, closing: &ProcessEnd) {
         self.closing = Some(closing.clone());
     }
 
     /// Releases the replica store and marks the process as not needed any more.
-    pub fn forget(&mut self) {
-        (self.keeps, self.is_forgotten) = (None, true);
+    pub fn release(&mut self) {
+        (self.store, self.is_forgotten) = (None, true);
     }
 
     /// True if no state of the process is needed any more.
-    pub fn is_forgotten(&self) -> bool {
+    pub fn is_released(&self) -> bool {
         self.is_forgotten && self.ending.is_some() && self.closing.is_some()
     }
 
@@ -269,31 +273,31 @@ impl Ward {
     /// A living process has the status of one that was killed by SIGKILL.
     pub fn status(&self) -> i32 {
         match self.ending {
-            Some(Ended::Exited { status, .. }) => status,
-            Some(Ended::Killed { signal, .. }) => 128 + signal,
+            Some(ProcessEnd::Exited { status, .. }) => status,
+            Some(ProcessEnd::Killed { signal, .. }) => 128 + signal,
             _ => 128 + libc::SIGKILL,
         }
     }
 
     /// Returns the state that a new manager receives, with its descriptors.
-    pub fn has(&mut self) -> (Has, Vec<BorrowedFd<'_>>) {
-        self.hear();
+    pub fn record(&mut self) -> (ProcessRecord, Vec<BorrowedFd<'_>>) {
+        self.receive();
         let mut descriptors: Vec<_> = self
-            .callers
+            .registrations
             .iter()
             .flat_map(|caller| &caller.of_manager)
             .collect();
-        let files = self.keeps.iter().flat_map(|(_, files)| files);
+        let files = self.store.iter().flat_map(|(_, files)| files);
         descriptors.extend(files);
-        let has = Has {
+        let has = ProcessRecord {
             number: self.number,
-            calls: self
-                .callers
+            registrations: self
+                .registrations
                 .iter()
                 .map(|caller| caller.call.clone())
                 .collect(),
-            keeps: self.keeps.as_ref().map(|(worker, _)| *worker),
-            heir_of: self.heir_of,
+            replicas_of: self.store.as_ref().map(|(worker, _)| *worker),
+            adopted_from: self.adopted_from,
             ends: self.ending.iter().chain(&self.closing).cloned().collect(),
         };
         (has, descriptors.into_iter().map(OwnedFd::as_fd).collect())

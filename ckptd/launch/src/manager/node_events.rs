@@ -1,7 +1,7 @@
 //! The event loop of a node: waiting, and handling what has arrived.
 
 use super::interrupts::{INTERRUPT_PERIOD, SCRIPTS_END};
-use super::node::{Left, Node};
+use super::node::{NodeState, ReplicaStore};
 use super::process::Process;
 use crate::messages::Report;
 use rustix::process::set_parent_process_death_signal;
@@ -10,7 +10,7 @@ use understudy_sockets::{RETRY, Ready, Source};
 use understudy_wire::io::Interest;
 use understudy_wire::line::{Hello, ToGuardian, ToManager};
 
-impl Node {
+impl NodeState {
     /// Waits for an event, for a source of this node's registry, or for `limit`.
     pub fn wait(&mut self, limit: Option<Duration>) -> Ready {
         let is_led = self.takeover.is_led();
@@ -23,7 +23,7 @@ impl Node {
             self.late().next().map(|_| INTERRUPT_PERIOD),
             self.processes
                 .values()
-                .find_map(Process::is_silent_for)
+                .find_map(Process::time_since_close)
                 .map(|_| SCRIPTS_END),
             (!is_watched).then_some(RETRY),
         ];
@@ -32,17 +32,17 @@ impl Node {
     }
 
     /// Handles everything that has arrived.
-    pub fn attend(&mut self) {
+    pub fn serve_node(&mut self) {
         let caller = self.listener.waiting();
         let registry = self.poller.registry();
         // A connection that cannot be polled is closed; the peer connects again.
         self.callers
             .extend(caller.and_then(|it| Source::new(registry, it, Interest::READ).ok()));
-        self.hear_callers();
-        self.hear_processes();
-        self.hear_guardians();
-        self.look_for_guardians();
-        for mail in self.post.take() {
+        self.receive_greetings();
+        self.receive_from_processes();
+        self.receive_from_guardians();
+        self.poll_absent_guardians();
+        for mail in self.queue.take() {
             self.report_mail(mail);
         }
         self.interrupt();
@@ -50,7 +50,7 @@ impl Node {
         self.end_as_children();
     }
 
-    pub(super) fn hear_callers(&mut self) {
+    pub(super) fn receive_greetings(&mut self) {
         for line in std::mem::take(&mut self.callers) {
             match line.receive::<Hello>(Duration::ZERO) {
                 Ok(None) => self.callers.push(line),
@@ -59,7 +59,7 @@ impl Node {
                     workers,
                     spares,
                     replenishes,
-                    is_again,
+                    had_manager: is_again,
                 })) => {
                     if self.is_last {
                         let _ = line.send(&ToGuardian::IsLast);
@@ -70,12 +70,12 @@ impl Node {
                     self.takeover.note(is_again, workers + spares);
                     self.workers = workers;
                     self.guardians.insert(rank, line);
-                    self.reports.push(Report::Came {
+                    self.reports.push(Report::GuardianJoined {
                         rank,
                         workers,
                         spares,
                         replenishes,
-                        is_again,
+                        had_manager: is_again,
                     });
                 }
                 Ok(Some(Hello::Process { .. })) | Err(_) => {}
@@ -83,45 +83,45 @@ impl Node {
         }
     }
 
-    pub(super) fn hear_processes(&mut self) {
+    pub(super) fn receive_from_processes(&mut self) {
         if !self.takeover.is_led() {
             return;
         }
         let (mut goes_on, mut looks, mut went_back) = (None, Vec::new(), Vec::new());
         for (&number, process) in &mut self.processes {
-            for (said, files) in process.hear() {
+            for (said, files) in process.receive() {
                 match said {
                     // The status is set when the process ends, unless its guardian dies as well.
-                    ToManager::Keeps { worker } => {
+                    ToManager::StoreReplicas { worker } => {
                         let status = libc::SIGKILL;
                         self.files.insert(
                             number,
-                            Left {
+                            ReplicaStore {
                                 worker,
                                 files,
                                 status,
                             },
                         );
                     }
-                    ToManager::KeepsNothing => drop(self.files.remove(&number)),
+                    ToManager::ReleaseReplicas => drop(self.files.remove(&number)),
                     ToManager::Running { generation } => goes_on = Some(generation),
                     ToManager::Spawns {
                         worker,
                         number: time,
                     } => self.children.expect(number, worker, time),
-                    ToManager::Captured {
+                    ToManager::SpawnedCaptured {
                         worker,
                         number: time,
                     } => self.children.capture(worker, time),
-                    ToManager::Settled {
+                    ToManager::SpawnedPermanent {
                         worker,
                         number: time,
-                    } => self.children.settle(worker, time),
-                    ToManager::WentBack {
+                    } => self.children.make_permanent(worker, time),
+                    ToManager::RolledBack {
                         worker,
                         number: time,
                     } => went_back.push((worker, time)),
-                    ToManager::Look {
+                    ToManager::ReadBoards {
                         id,
                         process,
                         workers,
@@ -131,19 +131,22 @@ impl Node {
                     }
                     _ => {}
                 }
-                self.reports.push(Report::Process { number, said });
+                self.reports.push(Report::Process {
+                    number,
+                    message: said,
+                });
             }
         }
         for (worker, time) in went_back {
-            self.went_back(worker, time);
+            self.rolled_back(worker, time);
         }
         for (number, id, process, workers) in looks {
             self.want_boards((number, id), process, workers);
         }
-        if goes_on > self.went_on {
-            (self.went_on, self.is_protected) = (goes_on, true);
+        if goes_on > self.last_resumed {
+            (self.last_resumed, self.is_protected) = (goes_on, true);
             let guardians = self.guardians.values();
-            guardians.for_each(|line| drop(line.send(&ToGuardian::GoesOn)));
+            guardians.for_each(|line| drop(line.send(&ToGuardian::Resumed)));
         }
     }
 }

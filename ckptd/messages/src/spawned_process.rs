@@ -34,7 +34,7 @@ pub struct ChildStart {
 
 /// Change in the state of a spawned process.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
-pub enum ChildNews {
+pub enum ChildState {
     /// The process runs; its descriptor (pidfd_open(2)) comes with the message.
     ///
     /// The process may have exited already.

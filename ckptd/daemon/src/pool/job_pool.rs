@@ -1,7 +1,7 @@
 //! The pool of one job.
 
-use super::happening::Happening;
 use super::lease;
+use super::pool_change::PoolChange;
 use super::rules::Rules;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use understudy_wire::spares::{Lease, Limits, Need, Refusal, Spare, Ticket, Token
 
 /// State of a spare in the pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum State {
+enum LeaseState {
     Idle,
     Leased {
         worker: Worker,
@@ -26,7 +26,7 @@ pub(super) struct Member {
     ticket: Ticket,
     /// Time at which the spare counts as dead if it sends no beat.
     pub(super) deadline: Duration,
-    state: State,
+    state: LeaseState,
 }
 
 /// A spare, as reported to clients.
@@ -47,30 +47,30 @@ struct Round {
 }
 
 #[derive(Debug)]
-pub struct Job {
+pub struct JobPool {
     limits: Limits,
     /// Process that has started the job's ranks, if it is on this node; otherwise 0.
     launcher: u32,
     members: BTreeMap<ProcessNumber, Member>,
     round: Option<Round>,
     /// Hosts of the spares that have taken over from workers.
-    players: BTreeMap<ProcessNumber, String>,
+    active_spares: BTreeMap<ProcessNumber, String>,
     /// Number of spares that were requested and have not registered, and their time limit.
     wanted: (u32, Duration),
     /// Time before which no spares are requested.
-    quiet: Duration,
+    no_request_before: Duration,
 }
 
-impl Job {
+impl JobPool {
     pub(super) fn new(limits: Limits) -> Self {
         Self {
             limits,
             launcher: 0,
             members: BTreeMap::new(),
             round: None,
-            players: BTreeMap::new(),
+            active_spares: BTreeMap::new(),
             wanted: (0, Duration::ZERO),
-            quiet: Duration::ZERO,
+            no_request_before: Duration::ZERO,
         }
     }
 
@@ -89,15 +89,15 @@ impl Job {
         self.members.values().map(|member| SpareView {
             spare: &member.spare,
             leased: match member.state {
-                State::Idle => None,
-                State::Leased { worker, .. } => Some(worker),
+                LeaseState::Idle => None,
+                LeaseState::Leased { worker, .. } => Some(worker),
             },
         })
     }
 
     /// Returns the ranks of spares that have taken over from workers.
-    pub fn players(&self) -> impl Iterator<Item = ProcessNumber> + '_ {
-        self.players.keys().copied()
+    pub fn active_spares(&self) -> impl Iterator<Item = ProcessNumber> + '_ {
+        self.active_spares.keys().copied()
     }
 
     /// Returns the number of spares that were requested and have not registered.
@@ -120,7 +120,7 @@ impl Job {
         spare: Spare,
         limits: Limits,
         token: Token,
-    ) -> Result<Vec<Happening>, Refusal> {
+    ) -> Result<Vec<PoolChange>, Refusal> {
         let (ticket, deadline) = (Ticket { token }, now + rules.silence);
         if let Some(member) = self.members.get_mut(&spare.rank) {
             if member.spare.pid != spare.pid {
@@ -129,7 +129,7 @@ impl Job {
             (member.ticket, member.deadline, member.spare) = (ticket, deadline, spare);
             return Ok(Vec::new());
         }
-        if self.players.contains_key(&spare.rank) {
+        if self.active_spares.contains_key(&spare.rank) {
             return Err(Refusal::RankTaken);
         }
         if self.members.len() >= limits.maximum as usize {
@@ -138,7 +138,7 @@ impl Job {
         (self.limits, self.launcher) = (limits, spare.launcher);
         self.wanted.0 = self.wanted.0.saturating_sub(1);
         let rank = spare.rank;
-        let state = State::Idle;
+        let state = LeaseState::Idle;
         let member = Member {
             spare,
             ticket,
@@ -146,21 +146,21 @@ impl Job {
             state,
         };
         self.members.insert(rank, member);
-        Ok(vec![Happening::Registered { rank }])
+        Ok(vec![PoolChange::Registered { rank }])
     }
 
-    pub(super) fn playing(
+    pub(super) fn took_over(
         &mut self,
         now: Duration,
         rules: &Rules,
         ticket: Ticket,
         worker: Worker,
-    ) -> Result<Vec<Happening>, Refusal> {
+    ) -> Result<Vec<PoolChange>, Refusal> {
         let rank = self.member(ticket)?.spare.rank;
         if let Some(member) = self.members.remove(&rank) {
-            self.players.insert(rank, member.spare.host);
+            self.active_spares.insert(rank, member.spare.host);
         }
-        let mut happened = vec![Happening::Playing { rank, worker }];
+        let mut happened = vec![PoolChange::TookOver { rank, worker }];
         happened.extend(self.replenish(now, rules));
         Ok(happened)
     }
@@ -170,13 +170,13 @@ impl Job {
         now: Duration,
         rules: &Rules,
         ticket: Ticket,
-    ) -> Result<Vec<Happening>, Refusal> {
+    ) -> Result<Vec<PoolChange>, Refusal> {
         let rank = self.member(ticket)?.spare.rank;
         self.members.remove(&rank);
         // A spare that leaves normally does so because the job ends, so that no replacement is
         // requested for a while.
-        self.quiet = now + rules.replenish;
-        Ok(vec![Happening::Left { rank }])
+        self.no_request_before = now + rules.replenish;
+        Ok(vec![PoolChange::Left { rank }])
     }
 
     pub(super) fn lost(
@@ -184,10 +184,10 @@ impl Job {
         now: Duration,
         rules: &Rules,
         ticket: Ticket,
-    ) -> Result<Vec<Happening>, Refusal> {
+    ) -> Result<Vec<PoolChange>, Refusal> {
         let rank = self.member(ticket)?.spare.rank;
         self.members.remove(&rank);
-        let mut happened = vec![Happening::Died {
+        let mut happened = vec![PoolChange::Died {
             rank,
             silent: false,
         }];
@@ -203,7 +203,7 @@ impl Job {
         needs: &[Need],
         load: &BTreeMap<String, u32>,
         mut token: impl FnMut() -> Token,
-    ) -> Result<(Vec<Lease>, Vec<Happening>), Refusal> {
+    ) -> Result<(Vec<Lease>, Vec<PoolChange>), Refusal> {
         match &self.round {
             Some(round) if number < round.number => return Err(Refusal::LateRound),
             Some(round) if number == round.number && round.needs != needs => {
@@ -232,14 +232,14 @@ impl Job {
         {
             let until = now + rules.lease;
             if let Some(member) = self.members.get_mut(&rank) {
-                member.state = State::Leased {
+                member.state = LeaseState::Leased {
                     worker,
                     token,
                     until,
                 };
             }
             let round = number;
-            happened.push(Happening::Leased {
+            happened.push(PoolChange::Leased {
                 rank,
                 worker,
                 round,
@@ -253,9 +253,9 @@ impl Job {
         Ok((leases, happened))
     }
 
-    pub(super) fn give_back(&mut self, token: Token) -> Result<Vec<Happening>, Refusal> {
+    pub(super) fn give_back(&mut self, token: Token) -> Result<Vec<PoolChange>, Refusal> {
         let happened = self.take_back(
-            |member| matches!(member.state, State::Leased { token: own, .. } if own == token),
+            |member| matches!(member.state, LeaseState::Leased { token: own, .. } if own == token),
         );
         match happened.is_empty() {
             true => Err(Refusal::Stale),
@@ -264,47 +264,46 @@ impl Job {
     }
 
     /// Ends the leases of these members.
-    fn take_back(&mut self, which: impl Fn(&Member) -> bool) -> Vec<Happening> {
+    fn take_back(&mut self, which: impl Fn(&Member) -> bool) -> Vec<PoolChange> {
         let mut happened = Vec::new();
         for member in self.members.values_mut().filter(|member| which(member)) {
-            if let State::Leased { worker, .. } = member.state {
-                member.state = State::Idle;
+            if let LeaseState::Leased { worker, .. } = member.state {
+                member.state = LeaseState::Idle;
                 let rank = member.spare.rank;
-                happened.push(Happening::Returned { rank, worker });
+                happened.push(PoolChange::Returned { rank, worker });
             }
         }
         happened
     }
 
-    pub(super) fn tick(&mut self, now: Duration, rules: &Rules) -> Vec<Happening> {
+    pub(super) fn tick(&mut self, now: Duration, rules: &Rules) -> Vec<PoolChange> {
         let mut happened = Vec::new();
         self.members.retain(|&rank, member| {
             let lives = member.deadline > now;
             if !lives {
-                happened.push(Happening::Died { rank, silent: true });
+                happened.push(PoolChange::Died { rank, silent: true });
             }
             lives
         });
-        let is_over =
-            |member: &Member| matches!(member.state, State::Leased { until, .. } if until <= now);
+        let is_over = |member: &Member| matches!(member.state, LeaseState::Leased { until, .. } if until <= now);
         happened.extend(self.take_back(is_over));
         happened.extend(self.replenish(now, rules));
         happened
     }
 
     /// Requests spares if there are too few, including those that are expected.
-    fn replenish(&mut self, now: Duration, rules: &Rules) -> Option<Happening> {
+    fn replenish(&mut self, now: Duration, rules: &Rules) -> Option<PoolChange> {
         if self.wanted.1 <= now {
             self.wanted.0 = 0;
         }
         let count = self.missing();
-        if count == 0 || self.quiet > now {
+        if count == 0 || self.no_request_before > now {
             return None;
         }
         let (expected, until) = &mut self.wanted;
         *expected += count;
         *until = now + rules.replenish;
-        Some(Happening::Wanted { count })
+        Some(PoolChange::Wanted { count })
     }
 
     /// Returns the number of spares that are neither registered nor expected.
@@ -316,15 +315,15 @@ impl Job {
     pub(super) fn next_deadline(&self) -> Option<Duration> {
         let members = self.members.values().flat_map(|member| {
             let until = match member.state {
-                State::Idle => None,
-                State::Leased { until, .. } => Some(until),
+                LeaseState::Idle => None,
+                LeaseState::Leased { until, .. } => Some(until),
             };
             [Some(member.deadline), until]
         });
         let is_short = (self.members.len() as u32) < self.limits.minimum;
         let wanted = is_short.then_some(match self.missing() {
             0 => self.wanted.1,
-            _ => self.quiet,
+            _ => self.no_request_before,
         });
         members.chain([wanted]).flatten().min()
     }
@@ -342,10 +341,10 @@ impl Job {
         let leased = self
             .members
             .values()
-            .filter(|member| member.state != State::Idle);
+            .filter(|member| member.state != LeaseState::Idle);
         let hosts = leased
             .map(|member| &member.spare.host)
-            .chain(self.players.values());
+            .chain(self.active_spares.values());
         for host in hosts {
             *load.entry(host.clone()).or_insert(0) += 1;
         }

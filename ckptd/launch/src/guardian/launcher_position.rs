@@ -4,13 +4,13 @@
 //! directory in memory has that name. A guardian that finds no manager there starts one, under a
 //! lock, so that there is only one.
 
-use super::launchers::{JobName, Launcher, Meeting};
-use super::meeting::LeaderAddress;
+use super::launchers::{AddressService, JobName, Launcher};
+use super::leader_address::LeaderAddress;
 use crate::Error;
 use crate::job_directory::{CKPTD_JOB, LOCK, directory_of, lock, locked, remove_left};
 use crate::manager_process::{port_of, start_manager, start_with_duty};
-use crate::messages::Duty;
-use crate::say::say;
+use crate::messages::ManagerDuty;
+use crate::print_message::print_message;
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
@@ -20,19 +20,19 @@ use understudy_catalogue::message;
 use understudy_formats::private::Directory;
 use understudy_node::leftovers_of_job;
 use understudy_numbers::Guardian;
-use understudy_protocol::GATHERING;
+use understudy_protocol::JOIN_TIMEOUT;
 use understudy_wire::auth;
 use understudy_wire::line::{Line, Listener, Socket};
 
 /// Poll interval while another process starts the manager.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A connection to a manager, and the manager if it was started for the connection.
-type Found = (io::Result<Line>, Option<Child>);
+type ManagerConnection = (io::Result<Line>, Option<Child>);
 
 /// Position of this process in the launcher's job.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Seat {
+pub struct LauncherPosition {
     /// Unique among the jobs of this user.
     pub job: String,
     pub rank: Guardian,
@@ -41,16 +41,16 @@ pub struct Seat {
     pub local_size: u32,
     pub local_rank: u32,
     /// Service by which the nodes exchange the leader's address, if there are several nodes.
-    meeting: Option<Meeting>,
+    meeting: Option<AddressService>,
 }
 
-impl Seat {
+impl LauncherPosition {
     /// Reads the position from the environment.
     ///
     /// # Errors
     /// [`Error::NotLaunched`]; [`Error::Nodes`] if the job has several nodes and no key-value
     /// store.
-    pub fn from_environment() -> Result<Seat, Error> {
+    pub fn from_environment() -> Result<LauncherPosition, Error> {
         let text = |name: &str| std::env::var(name).ok();
         let launcher = Launcher::of(text).ok_or(understudy_pmi::Error::NotLaunched)?;
         let number = |name| text(name)?.parse::<u32>().ok();
@@ -66,7 +66,7 @@ impl Seat {
             None => number(launcher.local_size),
             Some(node) => number(node).and_then(|node| ranks_of(&text(launcher.local_size)?, node)),
         };
-        let seat = Seat {
+        let seat = LauncherPosition {
             job,
             rank: Guardian(rank),
             size,
@@ -87,7 +87,7 @@ impl Seat {
     /// True if [`crate::starter`] has started this process.
     ///
     /// The starter cannot serve an MPI library by itself.
-    pub fn is_ours(&self) -> bool {
+    pub fn is_of_starter(&self) -> bool {
         self.job.starts_with(CKPTD_JOB)
     }
 
@@ -108,9 +108,9 @@ impl Seat {
     ///
     /// # Errors
     /// Errors of the directory and of starting the manager.
-    pub fn call(&mut self) -> Result<(Line, Option<Child>), Error> {
-        let Some(meeting) = self.meeting.filter(|_| !self.is_ours()) else {
-            return self.call_or_start();
+    pub fn connect(&mut self) -> Result<(Line, Option<Child>), Error> {
+        let Some(meeting) = self.meeting.filter(|_| !self.is_of_starter()) else {
+            return self.connect_or_start();
         };
         let manager = match self.rank {
             Guardian(0) => Some(self.start_leader(meeting)?),
@@ -125,16 +125,16 @@ impl Seat {
         loop {
             match Line::call(&self.directory(), Socket::Manager) {
                 Ok(line) => return Ok((line, manager)),
-                Err(error) if began.elapsed() > GATHERING => {
+                Err(error) if began.elapsed() > JOIN_TIMEOUT => {
                     return Err(Error::system("the process manager")(error));
                 }
-                Err(_) => std::thread::sleep(LOOK),
+                Err(_) => std::thread::sleep(POLL_INTERVAL),
             }
         }
     }
 
     fn start_follower(&self, leader: LeaderAddress) -> Result<Child, Error> {
-        let duty = Duty::Follow {
+        let duty = ManagerDuty::Follow {
             token: leader.token,
             node: self.rank.0,
             leader: leader.addresses,
@@ -143,9 +143,9 @@ impl Seat {
     }
 
     /// Starts the leader on the node of rank 0, and publishes its address.
-    fn start_leader(&self, meeting: Meeting) -> Result<Child, Error> {
+    fn start_leader(&self, meeting: AddressService) -> Result<Child, Error> {
         let token = auth::nonce().map_err(Error::system("getrandom"))?.to_vec();
-        let duty = Duty::Lead {
+        let duty = ManagerDuty::Lead {
             token: token.clone(),
             others: Vec::new(),
         };
@@ -165,10 +165,10 @@ impl Seat {
         Ok(manager)
     }
 
-    fn call_or_start(&self) -> Result<(Line, Option<Child>), Error> {
-        let (directory, _lock) = match self.is_ours() {
+    fn connect_or_start(&self) -> Result<(Line, Option<Child>), Error> {
+        let (directory, _lock) = match self.is_of_starter() {
             // Without its directory the job is over.
-            true => self.lock_again()?.ok_or(Error::NoManager)?,
+            true => self.lock_directory()?.ok_or(Error::NoManager)?,
             false => locked(&self.job)?,
         };
         let path = directory.path().to_owned();
@@ -188,22 +188,22 @@ impl Seat {
     /// over, because its directory has been removed.
     ///
     /// # Errors
-    /// Errors of [`call`](Self::call).
-    pub(super) fn call_again(&self) -> Result<Option<Found>, Error> {
+    /// Errors of [`connect`](Self::connect).
+    pub(super) fn reconnect(&self) -> Result<Option<ManagerConnection>, Error> {
         let path = self.directory();
-        let Some((directory, _lock)) = self.lock_again()? else {
+        let Some((directory, _lock)) = self.lock_directory()? else {
             return Ok(None);
         };
         if let Ok(line) = Line::call(&path, Socket::Manager) {
             return Ok(Some((Ok(line), None)));
         }
-        say(message::MANAGER_REPLACED);
+        print_message(message::MANAGER_REPLACED);
         let manager = start_manager(&directory, &path, None)?;
         Ok(Some((Line::call(&path, Socket::Manager), Some(manager))))
     }
 
     /// Returns the job's directory, locked; `None` if it was removed because the job is over.
-    fn lock_again(&self) -> Result<Option<(Directory, File)>, Error> {
+    fn lock_directory(&self) -> Result<Option<(Directory, File)>, Error> {
         let path = self.directory();
         let directory = Directory::open(&path)
             .map_err(|refused| Error::system("the job's directory")(refused.into()))?;
@@ -220,8 +220,8 @@ impl Seat {
     ///
     /// # Errors
     /// Errors of the directory.
-    pub(super) fn end(&self) -> Result<bool, Error> {
-        let locked = self.lock_again()?;
+    pub(super) fn end_job(&self) -> Result<bool, Error> {
+        let locked = self.lock_directory()?;
         if locked.is_some() {
             remove_left(&self.directory());
         }
@@ -304,7 +304,7 @@ mod tests {
     use super::ranks_of;
 
     #[test]
-    fn slurm_tells_the_ranks_of_all_nodes() {
+    fn slurm_lists_the_ranks_of_all_nodes() {
         let of = |text| [0, 1, 2, 3].map(|node| ranks_of(text, node));
         assert_eq!(of("2(x2),1"), [Some(2), Some(2), Some(1), None]);
         assert_eq!(of("3"), [Some(3), None, None, None]);

@@ -6,9 +6,9 @@ use understudy_formats::events::{Kind, ProcessNumber, Role, Worker};
 
 /// Role of each rank at one time of the timeline.
 #[derive(Default)]
-pub struct Parts(BTreeMap<ProcessNumber, Role>);
+pub struct RolesByRank(BTreeMap<ProcessNumber, Role>);
 
-impl Parts {
+impl RolesByRank {
     pub fn follow(&mut self, event: &Event) {
         match event.kind {
             Kind::Start { role, .. } => self.0.insert(event.rank, role),

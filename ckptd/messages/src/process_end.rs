@@ -9,12 +9,12 @@ pub enum Killer {
     Unknown,
     Launcher,
     /// The kernel's out-of-memory killer.
-    Memory,
+    OutOfMemory,
 }
 
 /// Reason for the end of a process, or the end of its output.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
-pub enum Ended {
+pub enum ProcessEnd {
     /// The process has called `exit` with this status.
     Exited {
         number: ProcessNumber,
@@ -27,5 +27,5 @@ pub enum Ended {
         by: Killer,
     },
     /// The output of a process has ended after this number of bytes.
-    Closed { number: ProcessNumber, written: u64 },
+    OutputClosed { number: ProcessNumber, written: u64 },
 }

@@ -1,11 +1,11 @@
 //! The last generation that has begun.
 
 use understudy_numbers::{Generation, ProcessNumber};
-use understudy_pmi::Name;
+use understudy_pmi::GenerationName;
 
 /// The last generation that has begun.
-pub struct Begun {
-    pub(super) name: Name,
+pub struct BegunGeneration {
+    pub(super) name: GenerationName,
     pub(super) generation: Generation,
     /// Index of this node among the generation's hosts.
     pub(super) here: usize,

@@ -4,7 +4,7 @@
 //! PMIx client in a process of its own, because the launcher's libpmix has threads and state that
 //! cannot be removed.
 
-use super::launchers::Meeting;
+use super::launchers::AddressService;
 use crate::Error;
 use crate::process_context::own_program;
 use rustix::process::{Signal, set_parent_process_death_signal};
@@ -57,10 +57,10 @@ impl LeaderAddress {
     ///
     /// # Errors
     /// [`Error::NoMeeting`], or those of [`Pmi1Client`].
-    pub fn publish(&self, by: Meeting) -> Result<(), Error> {
+    pub fn publish(&self, by: AddressService) -> Result<(), Error> {
         match by {
-            Meeting::Pmix => ask_pmix(Some(self)).map(drop),
-            Meeting::Pmi1 => ask_pmi1(Some(self)).map(drop),
+            AddressService::Pmix => exchange_by_pmix(Some(self)).map(drop),
+            AddressService::Pmi1 => exchange_by_pmi1(Some(self)).map(drop),
         }
     }
 
@@ -68,17 +68,17 @@ impl LeaderAddress {
     ///
     /// # Errors
     /// [`Error::NoMeeting`], or those of [`Pmi1Client`].
-    pub fn find(by: Meeting) -> Result<LeaderAddress, Error> {
+    pub fn find(by: AddressService) -> Result<LeaderAddress, Error> {
         let text = match by {
-            Meeting::Pmix => ask_pmix(None)?,
-            Meeting::Pmi1 => ask_pmi1(None)?,
+            AddressService::Pmix => exchange_by_pmix(None)?,
+            AddressService::Pmi1 => exchange_by_pmi1(None)?,
         };
         LeaderAddress::of(&text).ok_or(Error::NoMeeting)
     }
 }
 
 /// Publishes an address, or returns the published one.
-fn ask_pmi1(publish: Option<&LeaderAddress>) -> Result<String, Error> {
+fn exchange_by_pmi1(publish: Option<&LeaderAddress>) -> Result<String, Error> {
     let mut client = Pmi1Client::connect()?;
     let text = publish.map(LeaderAddress::text);
     if let Some(text) = &text {
@@ -91,7 +91,7 @@ fn ask_pmi1(publish: Option<&LeaderAddress>) -> Result<String, Error> {
 }
 
 /// Runs `ckptd meet` and returns its output.
-fn ask_pmix(publish: Option<&LeaderAddress>) -> Result<String, Error> {
+fn exchange_by_pmix(publish: Option<&LeaderAddress>) -> Result<String, Error> {
     let own = own_program()?;
     let mut command = Command::new(own);
     command.arg("meet").env_remove("LD_PRELOAD");

@@ -4,7 +4,7 @@ use understudy_numbers::{ProcessNumber, Worker};
 
 /// Change of a job's pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Happening {
+pub enum PoolChange {
     /// A spare has registered.
     Registered { rank: ProcessNumber },
     /// A spare has left alive: the job has ended, or the client was closed normally.
@@ -20,7 +20,7 @@ pub enum Happening {
     /// A lease was not used, and its spare is idle again.
     Returned { rank: ProcessNumber, worker: Worker },
     /// A spare has taken over from a worker.
-    Playing { rank: ProcessNumber, worker: Worker },
+    TookOver { rank: ProcessNumber, worker: Worker },
     /// The job has too few spares.
     Wanted { count: u32 },
 }

@@ -10,9 +10,9 @@ use understudy_numbers::{Guardian, ProcessNumber};
 
 impl Job {
     /// Starts processes on nodes with more replica stores than processes that can adopt one.
-    pub(super) fn start_heirs(&mut self) {
+    pub(super) fn start_adopters(&mut self) {
         let mut homes: BTreeMap<Node, Vec<Guardian>> = BTreeMap::new();
-        for from in self.legacies.values() {
+        for from in self.left_stores.values() {
             let at = self.members[from].at;
             homes.entry(self.nodes[&at]).or_default().push(at);
         }
@@ -20,7 +20,7 @@ impl Job {
             return;
         }
         for &number in &self.living {
-            if let Some(node) = self.could_inherit_on(number) {
+            if let Some(node) = self.adoption_node(number) {
                 homes.get_mut(&node).and_then(Vec::pop);
             }
         }
@@ -33,15 +33,15 @@ impl Job {
     }
 
     /// Returns the node where a process can adopt a replica store, if it can.
-    fn could_inherit_on(&self, number: ProcessNumber) -> Option<Node> {
+    fn adoption_node(&self, number: ProcessNumber) -> Option<Node> {
         let member = &self.members[&number];
-        (member.keeps.is_none() && !member.has_part).then(|| self.nodes[&member.at])
+        (member.replicas_of.is_none() && !member.has_resumed).then(|| self.nodes[&member.at])
     }
 
     /// True if a missing process is needed to adopt a replica store.
-    pub(super) fn awaits_heirs(&self) -> bool {
+    pub(super) fn awaits_adopters(&self) -> bool {
         let mut missing: BTreeMap<Node, usize> = BTreeMap::new();
-        for from in self.legacies.values() {
+        for from in self.left_stores.values() {
             *missing
                 .entry(self.nodes[&self.members[from].at])
                 .or_default() += 1;
@@ -50,7 +50,7 @@ impl Job {
             return false;
         }
         let ready = self.living.difference(&self.unready);
-        for node in ready.filter_map(|&number| self.could_inherit_on(number)) {
+        for node in ready.filter_map(|&number| self.adoption_node(number)) {
             missing
                 .entry(node)
                 .and_modify(|count| *count = count.saturating_sub(1));
@@ -58,21 +58,21 @@ impl Job {
         let coming = self
             .unready
             .iter()
-            .filter_map(|&number| self.could_inherit_on(number));
+            .filter_map(|&number| self.adoption_node(number));
         coming
             .into_iter()
             .any(|node| missing.get(&node).is_some_and(|&count| count > 0))
     }
 
     /// Assigns the replica stores of dead processes to ranks of the next generation.
-    pub(super) fn bequeath(&mut self, ranks: &[ProcessNumber]) {
-        let legacies = std::mem::take(&mut self.legacies);
+    pub(super) fn assign_stores(&mut self, ranks: &[ProcessNumber]) {
+        let legacies = std::mem::take(&mut self.left_stores);
         if legacies.is_empty() {
             return;
         }
         let mut heirs: BTreeMap<Node, Vec<ProcessNumber>> = BTreeMap::new();
         for &number in ranks.iter().rev() {
-            if let Some(node) = self.could_inherit_on(number) {
+            if let Some(node) = self.adoption_node(number) {
                 heirs.entry(node).or_default().push(number);
             }
         }
@@ -82,10 +82,12 @@ impl Job {
                 continue;
             };
             if let Some(member) = self.members.get_mut(&heir) {
-                member.keeps = Some(worker);
+                member.replicas_of = Some(worker);
             }
-            self.actions
-                .push(Action::Order(JobOrder::Inherit { heir, from }));
+            self.actions.push(Action::Order(JobOrder::AdoptStore {
+                adopter: heir,
+                from,
+            }));
         }
     }
 }

@@ -2,62 +2,62 @@
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use understudy_numbers::{ProcessNumber, Rank};
-use understudy_pmi::{Fence, Modex, Name, Peers, RankAction, RankEvent, Spawn};
+use understudy_pmi::{Fence, GenerationName, ModexRequest, Peers, RankAction, RankEvent, Spawn};
 use understudy_sockets::Registry;
 
 /// A message for the node.
-pub enum Mail {
+pub enum NodeMessage {
     Fence(Fence),
-    Modex(Modex),
+    Modex(ModexRequest),
     Spawn(Spawn),
     /// A namespace of processes to be spawned; true if all nodes have registered it.
-    Joined(Name, bool),
+    Joined(GenerationName, bool),
     /// Data that a rank of this node has put; answers another node's request.
     Reply(u64, Option<Vec<u8>>),
     /// Boards of workers on another node; answers a request of this process.
-    Shown(ProcessNumber, u64, Vec<u8>),
+    BoardContents(ProcessNumber, u64, Vec<u8>),
     /// The MPI library or the program of this rank has aborted with this status.
-    Broke(Name, Rank, i32),
+    Aborted(GenerationName, Rank, i32),
     /// This rank has called `MPI_Finalize`.
-    Finalised(Name, Rank),
+    Finalised(GenerationName, Rank),
 }
 
 /// Receiving end of the queue.
-pub struct Post {
-    mail: Receiver<Mail>,
-    slot: Slot,
+pub struct NodeQueue {
+    mail: Receiver<NodeMessage>,
+    slot: QueueSender,
 }
 
 /// Sending end of the queue.
 #[derive(Clone)]
-pub struct Slot {
-    mail: Sender<Mail>,
+pub struct QueueSender {
+    mail: Sender<NodeMessage>,
     registry: Registry,
 }
 
-impl Post {
+impl NodeQueue {
     /// Creates an empty queue; each message wakes the poller of this registry.
-    pub fn new(registry: &Registry) -> Post {
+    pub fn new(registry: &Registry) -> NodeQueue {
         let (sender, mail) = channel();
-        let slot = Slot {
+        let slot = QueueSender {
             mail: sender,
             registry: registry.clone(),
         };
-        Post { mail, slot }
+        NodeQueue { mail, slot }
     }
 
-    pub fn slot(&self) -> Slot {
+    pub fn slot(&self) -> QueueSender {
         self.slot.clone()
     }
 
     /// Returns all messages that have arrived.
-    pub fn take(&self) -> Vec<Mail> {
+    pub fn take(&self) -> Vec<NodeMessage> {
         self.mail.try_iter().collect()
     }
 }
 
-impl Slot {
-    pub fn put(&self, mail: Mail) {
+impl QueueSender {
+    pub fn put(&self, mail: NodeMessage) {
         // The node is gone at the end of the job.
         let _ = self.mail.send(mail);
         self.registry.wake();
@@ -73,25 +73,27 @@ impl Slot {
                         event.rank,
                         event.generation
                     );
-                    self.put(Mail::Broke(event.generation, event.rank, status));
+                    self.put(NodeMessage::Aborted(event.generation, event.rank, status));
                 }
-                RankAction::Finalized => self.put(Mail::Finalised(event.generation, event.rank)),
+                RankAction::Finalized => {
+                    self.put(NodeMessage::Finalised(event.generation, event.rank))
+                }
                 RankAction::Connected => {}
             }
         }
     }
 }
 
-impl Peers for Slot {
+impl Peers for QueueSender {
     fn fence(&self, fence: Fence) {
-        self.put(Mail::Fence(fence));
+        self.put(NodeMessage::Fence(fence));
     }
 
-    fn modex(&self, modex: Modex) {
-        self.put(Mail::Modex(modex));
+    fn modex(&self, modex: ModexRequest) {
+        self.put(NodeMessage::Modex(modex));
     }
 
     fn spawn(&self, spawn: Spawn) {
-        self.put(Mail::Spawn(spawn));
+        self.put(NodeMessage::Spawn(spawn));
     }
 }
