@@ -10,10 +10,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
 use understudy_formats::events::{ProcessNumber, Worker};
-use understudy_formats::private;
-use understudy_wire::client::{Address, Client, ClientError};
-use understudy_wire::spares::{Limits, Need, Place, Refusal, Spare};
-use understudy_wire::{Answer, Ask, JobStatus, encode};
+use understudy_formats::private_directories;
+use understudy_wire::client::{Client, ClientError, DaemonAddress};
+use understudy_wire::spares::{ProcessLocation, Refusal, Spare, SpareLimits, SpareNeed};
+use understudy_wire::{Answer, JobStatus, Request, encode};
 
 /// No test waits so long unless something is wrong.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -96,12 +96,12 @@ impl Daemon {
     }
 
     fn client(&self) -> Client {
-        Client::connect(&Address::Local(self.socket()), None, LIMIT, 0).expect("connected")
+        Client::connect(&DaemonAddress::Local(self.socket()), None, LIMIT, 0).expect("connected")
     }
 
     fn remote(&self, token: &str) -> Result<Client, ClientError> {
         Client::connect(
-            &Address::Remote(self.tcp.expect("listens")),
+            &DaemonAddress::Remote(self.tcp.expect("listens")),
             Some(token.as_bytes()),
             LIMIT,
             0,
@@ -126,32 +126,32 @@ fn register(client: &mut Client, job: &str, rank: u32, domain: &str) -> Answer {
     };
     let (job, limits) = (
         job.to_owned(),
-        Limits {
+        SpareLimits {
             minimum: 0,
             maximum: 8,
         },
     );
     client
-        .ask(&Ask::Register { job, spare, limits }, LIMIT)
+        .request(&Request::Register { job, spare, limits }, LIMIT)
         .expect("answered")
 }
 
 fn lease(client: &mut Client, job: &str, round: u64, worker: u32) -> Answer {
-    let place = |domain: &str| Place {
+    let place = |domain: &str| ProcessLocation {
         host: format!("host of {domain}"),
         domain: domain.into(),
     };
-    let need = Need {
+    let need = SpareNeed {
         worker: Worker(worker),
         failed: place("a"),
         copies: vec![place("b")],
     };
-    let ask = Ask::Lease {
+    let ask = Request::Lease {
         job: job.into(),
         round,
         needs: vec![need],
     };
-    client.ask(&ask, LIMIT).expect("answered")
+    client.request(&ask, LIMIT).expect("answered")
 }
 
 fn leased(answer: Answer) -> Vec<u32> {
@@ -162,7 +162,7 @@ fn leased(answer: Answer) -> Vec<u32> {
 }
 
 fn status(client: &mut Client) -> Vec<JobStatus> {
-    match client.ask(&Ask::Status, LIMIT).expect("answered") {
+    match client.request(&Request::Status, LIMIT).expect("answered") {
         Answer::Status(status) => status,
         other => panic!("{other:?}"),
     }
@@ -198,7 +198,8 @@ fn spares_come_are_leased_play_and_die() {
     assert_eq!(register(&mut other, "another job", 4, "b"), Answer::Welcome);
     assert_eq!(leased(lease(&mut asker, "job", 1, 0)), [5]);
     assert_eq!(leased(lease(&mut asker, "job", 1, 0)), [5]);
-    two.tell(&Ask::Playing { worker: Worker(0) }).expect("told");
+    two.notify(&Request::Replaced { worker: Worker(0) })
+        .expect("told");
     drop(two);
     drop(one);
     let events = events_when(&mut asker, "job", |events| events.len() >= 5);
@@ -249,7 +250,7 @@ fn hostile_and_slow_clients_block_nobody() {
     // Half open, and with half a message.
     for length in 0..200 {
         let mut stream = connect();
-        let frame = encode(&Ask::Status).expect("short");
+        let frame = encode(&Request::Status).expect("short");
         stream
             .write_all(&frame[..length % frame.len()])
             .expect("sent");
@@ -258,7 +259,7 @@ fn hostile_and_slow_clients_block_nobody() {
     // Asks, and never reads.
     let mut greedy = connect();
     greedy.set_nonblocking(true).expect("set");
-    let many: Vec<u8> = encode(&Ask::Status).expect("short").repeat(4096);
+    let many: Vec<u8> = encode(&Request::Status).expect("short").repeat(4096);
     let _ = greedy.write(&many);
     // Garbage, and then as much of it as fits, without reading.
     let mut garbage = connect();
@@ -310,7 +311,7 @@ fn over_tcp_a_token_is_wanted_and_jobs_of_others_are_not_seen() {
     // Nothing is done for who has not proved anything.
     let mut stranger = TcpStream::connect(daemon.tcp.expect("listens")).expect("connected");
     stranger
-        .write_all(&encode(&Ask::Status).expect("short"))
+        .write_all(&encode(&Request::Status).expect("short"))
         .expect("sent");
     let mut got = Vec::new();
     let _ = stranger.read_to_end(&mut got);
@@ -383,7 +384,7 @@ fn another_user_is_turned_away() {
         .read_line(&mut line)
         .expect("read");
     let mut stream = UnixStream::connect(directory.path().join("socket")).expect("connected");
-    let _ = stream.write_all(&encode(&Ask::Status).expect("short"));
+    let _ = stream.write_all(&encode(&Request::Status).expect("short"));
     let mut got = Vec::new();
     let _ = stream.read_to_end(&mut got);
     child.kill().expect("killed");
@@ -400,7 +401,7 @@ fn what_a_killed_job_has_left_is_removed_and_nothing_else() {
         .nodename()
         .to_string_lossy()
         .into_owned();
-    let memory = private::make_in_memory()
+    let memory = private_directories::make_in_memory()
         .expect("there is a /dev/shm")
         .path()
         .to_owned();

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::{Command, Output};
-use understudy_formats::epochs::catalogue::{Key, Name};
-use understudy_formats::epochs::format::{Encoder, Head, Identity};
+use understudy_formats::epochs::epoch_files::{EpochFileName, EpochKey};
+use understudy_formats::epochs::epoch_format::{Encoder, EpochHead, JobIdentity};
 use understudy_formats::pages::{PAGE_SIZE, PageIndex, PageRun};
 use understudy_numbers::{Epoch, Worker};
 
@@ -12,16 +12,16 @@ const WORKERS: u32 = 3;
 
 /// Writes the file of a worker, with pages from this number on, each filled with one byte.
 fn write(dir: &Path, worker: u32, start: u64, pages: &[u8]) {
-    let key = Key {
+    let key = EpochKey {
         lineage: 7,
         generation: 0,
         epoch: Epoch(5),
     };
     let worker = Worker(worker);
-    let head = Head {
+    let head = EpochHead {
         key,
         worker,
-        identity: Identity {
+        identity: JobIdentity {
             build: 3,
             mpi: "Open MPI v5".into(),
             workers: WORKERS,
@@ -40,7 +40,7 @@ fn write(dir: &Path, worker: u32, start: u64, pages: &[u8]) {
     for byte in pages {
         encoder.page(&[*byte; PAGE_SIZE]).unwrap();
     }
-    let path = dir.join(Name { key, worker }.to_string());
+    let path = dir.join(EpochFileName { key, worker }.to_string());
     std::fs::write(path, encoder.finish().unwrap()).unwrap();
 }
 
@@ -121,8 +121,8 @@ fn damaged_files_are_not_compared() {
         write(dir.path(), worker, 100, &[1, 2, 3]);
     }
     for (damaged, left) in [(1, 2), (0, 0)] {
-        let name = Name {
-            key: Key {
+        let name = EpochFileName {
+            key: EpochKey {
                 lineage: 7,
                 generation: 0,
                 epoch: Epoch(5),

@@ -4,7 +4,7 @@ use rustix::fs::ftruncate;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use understudy_formats::events::{
-    EndHow, Epoch, EventWriter, Kind, ProcessNumber, Role, Worker, file_name, monotonic_ns,
+    EndReason, Epoch, EventWriter, Kind, ProcessNumber, Role, Worker, file_name, monotonic_ns,
 };
 use understudy_report::Live;
 
@@ -74,7 +74,7 @@ fn job(directory: &Path) {
                 writer.emit_at(at, epoch, kind);
             }
         }
-        let how = EndHow::Finalized;
+        let how = EndReason::Finalized;
         writer.emit(Epoch(CHECKPOINTS), Kind::End { how });
     }
 }

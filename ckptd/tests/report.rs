@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 use understudy_formats::events::{
-    EndHow, Epoch, ErrorClass, EventWriter, Kind, ProcessNumber, RecoveryStage, Role, Spare,
+    EndReason, Epoch, ErrorClass, EventWriter, Kind, ProcessNumber, RecoveryStage, Role, Spare,
     Worker, monotonic_ns,
 };
 use understudy_report::RunRecord;
@@ -166,7 +166,7 @@ fn job(dir: &Path) {
             rank,
             90,
             Kind::End {
-                how: EndHow::Finalized,
+                how: EndReason::Finalized,
             },
         );
     }
@@ -269,7 +269,7 @@ fn a_lost_job_has_an_outcome_and_all_its_failures() {
     writers[0].emit(
         Epoch(2),
         Kind::End {
-            how: EndHow::Aborted(75),
+            how: EndReason::Aborted(75),
         },
     );
     let (code, out, _) = events(dir.path(), &["--summary"]);

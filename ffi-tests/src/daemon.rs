@@ -10,9 +10,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
 use understudy_formats::events::{EventReader, Kind, ProcessNumber, SpareChoice};
-use understudy_wire::client::{Address, Client};
-use understudy_wire::spares::{Limits, Spare};
-use understudy_wire::{Answer, Ask, JobStatus};
+use understudy_wire::client::{Client, DaemonAddress};
+use understudy_wire::spares::{Spare, SpareLimits};
+use understudy_wire::{Answer, JobStatus, Request};
 
 /// No daemon takes so long unless something is wrong.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -104,7 +104,8 @@ impl Daemon {
     /// # Panics
     /// If there is no daemon.
     pub fn client(&self) -> Client {
-        Client::connect(&Address::Local(self.socket()), None, LIMIT, 0).expect("there is a daemon")
+        Client::connect(&DaemonAddress::Local(self.socket()), None, LIMIT, 0)
+            .expect("there is a daemon")
     }
 
     /// What it knows of all jobs.
@@ -112,7 +113,7 @@ impl Daemon {
     /// # Panics
     /// If it does not answer.
     pub fn status(&self) -> Vec<JobStatus> {
-        match self.client().ask(&Ask::Status, LIMIT) {
+        match self.client().request(&Request::Status, LIMIT) {
             Ok(Answer::Status(status)) => status,
             other => panic!("{other:?}"),
         }
@@ -140,13 +141,13 @@ impl Daemon {
         };
         let (job, limits) = (
             job.to_owned(),
-            Limits {
+            SpareLimits {
                 minimum: 0,
                 maximum: 4,
             },
         );
         let mut client = self.client();
-        let answer = client.ask(&Ask::Register { job, spare, limits }, LIMIT);
+        let answer = client.request(&Request::Register { job, spare, limits }, LIMIT);
         assert!(matches!(answer, Ok(Answer::Welcome)), "{answer:?}");
         StrangeSpare::beating(client)
     }
@@ -167,7 +168,7 @@ impl StrangeSpare {
                 select! {
                     recv(ended) -> _ => return,
                     // The daemon may have been ended before.
-                    recv(beats) -> _ => drop(client.tell(&Ask::Beat)),
+                    recv(beats) -> _ => drop(client.notify(&Request::Beat)),
                 }
             }
         });

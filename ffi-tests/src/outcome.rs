@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use understudy_formats::events::{EndHow, EventReader, Kind, ProcessNumber, Record, file_name};
+use understudy_formats::events::{EndReason, EventReader, Kind, ProcessNumber, Record, file_name};
 
 /// A rank that was killed.
 #[derive(Clone, Copy, Debug)]
@@ -183,7 +183,7 @@ impl Outcome {
             matches!(
                 kind,
                 Kind::End {
-                    how: EndHow::Finalized
+                    how: EndReason::Finalized
                 }
             )
         };

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, OnceLock, PoisonError};
-use understudy_formats::private;
+use understudy_formats::private_directories;
 
 pub fn workspace() -> PathBuf {
     let crate_directory = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -121,7 +121,10 @@ pub fn on_path(name: &str) -> Option<PathBuf> {
 
 /// What is in memory that outlives a process: of everybody, and in this user's own directory there.
 pub fn shared_memory() -> Vec<std::fs::DirEntry> {
-    let directories = [PathBuf::from(private::MEMORY), private::in_memory()];
+    let directories = [
+        PathBuf::from(private_directories::SHARED_MEMORY_DIRECTORY),
+        private_directories::in_memory(),
+    ];
     let entries = |directory| std::fs::read_dir(directory).into_iter().flatten().flatten();
     directories.into_iter().flat_map(entries).collect()
 }

@@ -1,7 +1,7 @@
 //! The reader of epochs on disk under any bytes.
 
 use super::sums;
-use understudy_formats::epochs::format::{Damage, Decoder, Encoder, SECTION_PAGES};
+use understudy_formats::epochs::epoch_format::{Decoder, Encoder, EpochError, SECTION_PAGES};
 use understudy_formats::pages::PAGE_SIZE;
 
 /// What may be allocated at once, whatever the file claims: a section, and what is written of it
@@ -22,7 +22,7 @@ pub fn drive(bytes: &[u8]) {
     let _ = read(&file, (file.len() + 1) * SECTION_PAGES);
 }
 
-fn read(file: &[u8], most: usize) -> Result<(), Damage> {
+fn read(file: &[u8], most: usize) -> Result<(), EpochError> {
     let mut decoder = Decoder::new(file)?;
     let head = decoder.head.clone();
     let state = decoder.state()?;

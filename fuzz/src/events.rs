@@ -4,7 +4,7 @@
 use super::sums;
 use std::path::Path;
 use understudy_formats::events::{
-    EventReader, Follower, ProcessNumber, ReadError, Record, encode_record, file_name,
+    EventFollower, EventReader, ProcessNumber, ReadError, Record, encode_record, file_name,
 };
 use understudy_report::{Job, Live, Report};
 
@@ -42,7 +42,7 @@ fn same_when_followed(path: &Path, file: &[u8], cut: usize) {
         }
     }
     std::fs::write(path, &file[..cut]).expect("there is room");
-    let mut follower = Follower::open(path).expect("it is there");
+    let mut follower = EventFollower::open(path).expect("it is there");
     let mut followed = Vec::new();
     for length in [cut, file.len()] {
         std::fs::write(path, &file[..length]).expect("there is room");

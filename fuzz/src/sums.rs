@@ -45,7 +45,7 @@ pub fn events(bytes: &mut [u8]) {
 
 /// The file of an epoch.
 pub fn epoch(bytes: &mut [u8]) {
-    use understudy_formats::epochs::format::{Head, VERSION};
+    use understudy_formats::epochs::epoch_format::{EpochHead, VERSION};
     if bytes.len() < 24 {
         return;
     }
@@ -56,7 +56,8 @@ pub fn epoch(bytes: &mut [u8]) {
     let end = seal(bytes, 0, 16 + length, 0);
     // What lies behind the head depends on it.
     let limited = standard().with_limit::<{ 1 << 20 }>();
-    let Ok((head, _)) = bincode::decode_from_slice::<Head, _>(&bytes[16..16 + length], limited)
+    let Ok((head, _)) =
+        bincode::decode_from_slice::<EpochHead, _>(&bytes[16..16 + length], limited)
     else {
         return;
     };

@@ -1,6 +1,6 @@
 //! The decoder of ckptd's wire under any bytes.
 
-use understudy_wire::{Answer, Ask, Decoder, HEAD, MAX_PAYLOAD, encode};
+use understudy_wire::{Answer, Decoder, HEAD_BYTES, MAX_PAYLOAD, Request, encode};
 
 /// Feeds the bytes behind the first one, in pieces whose length the first one says. A message that
 /// comes out must come out again when it is sent on.
@@ -9,7 +9,7 @@ pub fn drive(bytes: &[u8]) {
         return;
     };
     let piece = 1 + usize::from(piece) * 16;
-    decode::<Ask>(bytes, piece);
+    decode::<Request>(bytes, piece);
     decode::<Answer>(bytes, piece);
 }
 
@@ -27,7 +27,7 @@ fn decode<M: bincode::Decode<()> + bincode::Encode + PartialEq + std::fmt::Debug
                 Err(_) => return,
             }
         }
-        assert!(decoder.waiting() < HEAD + MAX_PAYLOAD);
+        assert!(decoder.incomplete_bytes() < HEAD_BYTES + MAX_PAYLOAD);
     }
 }
 

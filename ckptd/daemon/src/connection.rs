@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 use understudy_wire::io::{Interest, Mailbox, Outbox};
-use understudy_wire::{Answer, Ask, Decoder, encode};
+use understudy_wire::{Answer, Decoder, Request, encode};
 
 /// Time limit for the rest of a message that a client has begun.
 const REST_TIMEOUT: Duration = Duration::from_secs(5);
@@ -67,14 +67,14 @@ impl AsFd for Stream {
 enum ClientProtocol {
     Frames(Mailbox<Decoder>, ClientIdentity),
     /// HTTP, for requests of metrics only.
-    Text(Mailbox<Request>),
+    Text(Mailbox<MetricsRequest>),
 }
 
 /// Received bytes of a request for metrics.
 #[derive(Debug, Default)]
-struct Request(Vec<u8>);
+struct MetricsRequest(Vec<u8>);
 
-impl understudy_wire::io::Decoder for Request {
+impl understudy_wire::io::Decoder for MetricsRequest {
     fn feed(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(bytes);
     }
@@ -202,7 +202,7 @@ impl Connection {
     /// True if part of a message has arrived.
     fn is_waiting(&mut self) -> bool {
         match &mut self.protocol {
-            ClientProtocol::Frames(mailbox, _) => mailbox.decoder().waiting() > 0,
+            ClientProtocol::Frames(mailbox, _) => mailbox.decoder().incomplete_bytes() > 0,
             ClientProtocol::Text(_) => false,
         }
     }
@@ -237,7 +237,7 @@ impl Connection {
         let (decoder, who) = match &mut self.protocol {
             ClientProtocol::Frames(mailbox, who) => (mailbox.decoder(), who),
             ClientProtocol::Text(mailbox) => {
-                let Request(request) = mailbox.decoder();
+                let MetricsRequest(request) = mailbox.decoder();
                 if request.windows(4).any(|window| window == b"\r\n\r\n") {
                     let is_for_figures =
                         request.starts_with(b"GET /metrics ") || request.starts_with(b"GET / ");
@@ -255,8 +255,8 @@ impl Connection {
         let mut is_garbage = false;
         loop {
             let taken = match who {
-                ClientIdentity::Unauthenticated { .. } => decoder.take_unauthenticated::<Ask>(),
-                ClientIdentity::Authenticated { .. } => decoder.take::<Ask>(),
+                ClientIdentity::Unauthenticated { .. } => decoder.take_unauthenticated::<Request>(),
+                ClientIdentity::Authenticated { .. } => decoder.take::<Request>(),
             };
             match taken {
                 Ok(Some(ask)) => {
@@ -277,7 +277,7 @@ impl Connection {
             }
         }
         // The time limit restarts with the incomplete message after the last complete one.
-        if decoder.waiting() > 0 && !(was_waiting && replies.is_empty()) {
+        if decoder.incomplete_bytes() > 0 && !(was_waiting && replies.is_empty()) {
             self.deadline = now + REST_TIMEOUT;
         }
         for reply in replies {

@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use understudy_formats::private::{Directory, Refused};
+use understudy_formats::private_directories::{DirectoryRefusal, PrivateDirectory};
 
 /// Returns the path of the socket of this user's daemon.
 ///
@@ -79,9 +79,9 @@ pub(super) fn take_socket(path: &Path) -> Result<Socket, StartError> {
 ///
 /// A directory that other users could change, or a symbolic link, is refused.
 fn private_directory(path: &Path) -> Result<(), StartError> {
-    match Directory::make(path) {
+    match PrivateDirectory::make(path) {
         Ok(_) => Ok(()),
-        Err(Refused::System(path, error)) => {
+        Err(DirectoryRefusal::System(path, error)) => {
             Err(StartError::system(path.display().to_string())(error))
         }
         Err(refused) => Err(StartError::Place(format!(

@@ -8,7 +8,7 @@ use crate::pool::Rules;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
-use understudy_wire::{Answer, Ask, Decoder, VERSION, encode};
+use understudy_wire::{Answer, Decoder, Request, VERSION, encode};
 
 /// Number of clients: two of this user, and one unauthenticated client over TCP.
 const CLIENTS: usize = 3;
@@ -60,7 +60,7 @@ pub fn drive(mut bytes: &[u8]) {
     }
     // The final state must be reportable.
     let mut who = ClientIdentity::OWN;
-    service.handle(now, &mut who, Ask::Status);
+    service.handle(now, &mut who, Request::Status);
 }
 
 impl Client {
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
     use proptest::collection::vec;
     use proptest::prelude::*;
-    use understudy_wire::{HEAD, UNAUTHENTICATED};
+    use understudy_wire::{HEAD_BYTES, MAX_UNAUTHENTICATED_BYTES};
 
     /// The frame is too long only for an unauthenticated client.
     #[test]
@@ -129,8 +129,8 @@ mod tests {
             (CLIENTS - 1, ConnectionOutcome::Closed),
         ] {
             let mut client = Client::new(Duration::ZERO, number);
-            let whole = framed(&vec![0; 2 * UNAUTHENTICATED]);
-            let part = &whole[..HEAD + UNAUTHENTICATED];
+            let whole = framed(&vec![0; 2 * MAX_UNAUTHENTICATED_BYTES]);
+            let part = &whole[..HEAD_BYTES + MAX_UNAUTHENTICATED_BYTES];
             assert_eq!(client.send(Duration::ZERO, &mut service, part), goes);
         }
     }

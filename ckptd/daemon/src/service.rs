@@ -5,8 +5,8 @@ use super::ring::{self, Rings};
 use crate::pool::{JobKey, PoolChange, Pools, Rules};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use understudy_wire::spares::{Refusal, Ticket};
-use understudy_wire::{Answer, Ask, Event, JobStatus, SpareStatus, auth, encode};
+use understudy_wire::spares::{Refusal, SpareTicket};
+use understudy_wire::{Answer, Event, JobStatus, Request, SpareStatus, auth, encode};
 
 /// Longest name of a job, host or domain, in bytes.
 const MAX_NAME_LENGTH: usize = 512;
@@ -25,7 +25,7 @@ pub(super) enum ClientIdentity {
     Authenticated {
         realm: u32,
         /// Job and ticket, if the client is a spare.
-        spare: Option<(JobKey, Ticket)>,
+        spare: Option<(JobKey, SpareTicket)>,
     },
 }
 
@@ -69,13 +69,19 @@ impl Service {
     }
 
     /// Handles a message of a client.
-    pub(super) fn handle(&mut self, now: Duration, who: &mut ClientIdentity, ask: Ask) -> Reply {
+    pub(super) fn handle(
+        &mut self,
+        now: Duration,
+        who: &mut ClientIdentity,
+        ask: Request,
+    ) -> Reply {
         let (realm, spare) = match who {
             ClientIdentity::Unauthenticated { nonce } => {
-                let Ask::Prove { proof } = ask else {
+                let Request::Prove { proof } = ask else {
                     return Reply::End("a proof of the token is wanted first".into());
                 };
-                let Some(token) = auth::verify(auth::Purpose::Client, &self.tokens, nonce, &proof)
+                let Some(token) =
+                    auth::verify(auth::ProofPurpose::Client, &self.tokens, nonce, &proof)
                 else {
                     return Reply::End("wrong token".into());
                 };
@@ -86,8 +92,8 @@ impl Service {
             ClientIdentity::Authenticated { realm, spare } => (*realm, spare),
         };
         match ask {
-            Ask::Prove { .. } => Reply::End("nothing is to be proved here".into()),
-            Ask::Register {
+            Request::Prove { .. } => Reply::End("nothing is to be proved here".into()),
+            Request::Register {
                 job,
                 spare: about,
                 limits,
@@ -110,23 +116,23 @@ impl Service {
                 });
                 self.answer(answer)
             }
-            Ask::Beat => self.of_spare(spare, |pools, key, ticket| {
+            Request::Beat => self.of_spare(spare, |pools, key, ticket| {
                 pools.beat(now, key, ticket).map(|()| Vec::new())
             }),
-            Ask::Playing { worker } => {
+            Request::Replaced { worker } => {
                 let reply = self.of_spare(spare, |pools, key, ticket| {
                     pools.took_over(now, key, ticket, worker)
                 });
                 *spare = None;
                 reply
             }
-            Ask::Leave => {
+            Request::Leave => {
                 let reply =
                     self.of_spare(spare, |pools, key, ticket| pools.leave(now, key, ticket));
                 *spare = None;
                 reply
             }
-            Ask::Lease { job, round, needs } => {
+            Request::Lease { job, round, needs } => {
                 let key = JobKey { realm, name: job };
                 let leased = self.pools.lease(now, &key, round, &needs);
                 let answer = leased.map(|(leases, happened)| {
@@ -135,13 +141,13 @@ impl Service {
                 });
                 self.answer(answer)
             }
-            Ask::Replenish { job, spares, aim } => {
+            Request::Replenish { job, spares, aim } => {
                 let key = JobKey { realm, name: job };
                 let count = self.pools.may_start(&key, spares, aim);
                 self.counters.started += u64::from(count);
                 Reply::Send(Answer::Start { count })
             }
-            Ask::GiveBack { job, token } => {
+            Request::GiveBack { job, token } => {
                 let key = JobKey { realm, name: job };
                 match self.pools.give_back(&key, token) {
                     Ok(happened) => self.record(&key, &happened),
@@ -149,7 +155,7 @@ impl Service {
                 }
                 Reply::Nothing
             }
-            Ask::Status => Reply::Send(self.status(realm)),
+            Request::Status => Reply::Send(self.status(realm)),
         }
     }
 
@@ -165,8 +171,8 @@ impl Service {
     /// A spare whose ticket is not in force any more (silent for too long) must connect again.
     fn of_spare(
         &mut self,
-        spare: &Option<(JobKey, Ticket)>,
-        act: impl FnOnce(&mut Pools, &JobKey, Ticket) -> Result<Vec<PoolChange>, Refusal>,
+        spare: &Option<(JobKey, SpareTicket)>,
+        act: impl FnOnce(&mut Pools, &JobKey, SpareTicket) -> Result<Vec<PoolChange>, Refusal>,
     ) -> Reply {
         let Some((key, ticket)) = spare else {
             return Reply::End("this connection is no spare's".into());
@@ -275,7 +281,7 @@ impl Service {
                     leased: view.leased,
                 })
                 .collect(),
-            players: job
+            replacements: job
                 .into_iter()
                 .flat_map(|job| job.active_spares())
                 .collect(),

@@ -9,7 +9,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use understudy_daemon::pool::{JobKey, PoolChange, Pools, Rules};
 use understudy_formats::events::{ProcessNumber, Worker};
-use understudy_wire::spares::{Lease, Limits, Need, Place, Refusal, Spare, Ticket, Token};
+use understudy_wire::spares::{
+    Lease, LeaseToken, ProcessLocation, Refusal, Spare, SpareLimits, SpareNeed, SpareTicket,
+};
 
 const RULES: Rules = Rules {
     silence: Duration::from_millis(1000),
@@ -100,7 +102,7 @@ struct ModelSpare {
 #[derive(Debug, Default)]
 struct JobModel {
     spares: BTreeMap<ProcessNumber, ModelSpare>,
-    limits: Option<Limits>,
+    limits: Option<SpareLimits>,
     expected: u32,
     last_request: Duration,
     left: Option<Duration>,
@@ -115,16 +117,16 @@ impl JobModel {
     }
 }
 
-type Request = (JobKey, u64, Vec<Need>, Vec<Lease>);
+type Request = (JobKey, u64, Vec<SpareNeed>, Vec<Lease>);
 
 struct World {
     pools: Pools,
     now: Duration,
     jobs: BTreeMap<JobKey, JobModel>,
-    tickets: Vec<(JobKey, ProcessNumber, Ticket)>,
+    tickets: Vec<(JobKey, ProcessNumber, SpareTicket)>,
     leases: Vec<(JobKey, Lease)>,
     requests: Vec<Request>,
-    tokens: Vec<Token>,
+    tokens: Vec<LeaseToken>,
 }
 
 /// Returns one of five keys; two of them have the same name in different realms.
@@ -135,8 +137,8 @@ fn key(job: u8) -> JobKey {
     }
 }
 
-fn place(number: u32) -> Place {
-    Place {
+fn place(number: u32) -> ProcessLocation {
+    ProcessLocation {
         host: format!("h{}", number % (2 * DOMAINS)),
         domain: format!("d{}", number % DOMAINS),
     }
@@ -159,7 +161,7 @@ impl World {
         }
     }
 
-    fn is_new(&mut self, token: Token) {
+    fn is_new(&mut self, token: LeaseToken) {
         assert!(
             !self.tokens.contains(&token),
             "{token:?} is given out twice"
@@ -229,8 +231,8 @@ impl World {
         }
     }
 
-    fn register(&mut self, key: JobKey, rank: ProcessNumber, limits: Limits) {
-        let Place { host, domain } = place(rank.0);
+    fn register(&mut self, key: JobKey, rank: ProcessNumber, limits: SpareLimits) {
+        let ProcessLocation { host, domain } = place(rank.0);
         let spare = Spare {
             rank,
             pid: 1000 + rank.0,
@@ -280,12 +282,12 @@ impl World {
     }
 
     fn lease(&mut self, key: JobKey, workers: &[u8], failed: u32, copy: u32) {
-        let mut needs: Vec<Need> = Vec::new();
+        let mut needs: Vec<SpareNeed> = Vec::new();
         for &worker in workers {
             let worker = Worker(u32::from(worker));
             if needs.iter().all(|need| need.worker != worker) {
                 let (failed, copies) = (place(failed + worker.0 % 2), vec![place(copy)]);
-                needs.push(Need {
+                needs.push(SpareNeed {
                     worker,
                     failed,
                     copies,
@@ -347,7 +349,7 @@ impl World {
     fn with_ticket(
         &mut self,
         at: u8,
-        act: impl Fn(&mut Pools, Duration, &JobKey, Ticket) -> Result<Vec<PoolChange>, Refusal>,
+        act: impl Fn(&mut Pools, Duration, &JobKey, SpareTicket) -> Result<Vec<PoolChange>, Refusal>,
     ) {
         let Some((key, rank, ticket)) = pick(&self.tickets, at) else {
             return;
@@ -433,7 +435,7 @@ impl World {
                 self.register(
                     key(*job),
                     ProcessNumber(u32::from(*rank)),
-                    Limits { minimum, maximum },
+                    SpareLimits { minimum, maximum },
                 );
             }
             Step::Beat { ticket } => self.beat(*ticket),
@@ -551,14 +553,14 @@ fn an_unconfirmed_lease_ends_and_its_token_is_invalid() {
         domain: "d".into(),
         workers: 0,
     };
-    let limits = Limits {
+    let limits = SpareLimits {
         minimum: 0,
         maximum: 1,
     };
     let (ticket, _) = pools
         .register(Duration::ZERO, &job, spare, limits)
         .expect("registered");
-    let needs = [Need {
+    let needs = [SpareNeed {
         worker: Worker(2),
         failed: place(0),
         copies: Vec::new(),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 use understudy_daemon::pool::{JobKey, Pools, Rules};
 use understudy_formats::events::ProcessNumber;
-use understudy_wire::spares::{Limits, Spare};
+use understudy_wire::spares::{Spare, SpareLimits};
 
 fn key(job: u8) -> JobKey {
     JobKey {
@@ -19,7 +19,7 @@ fn jobs_share_the_room_for_new_spares() {
         ..Rules::default()
     };
     let mut pools = Pools::new(rules, 0);
-    let limits = Limits {
+    let limits = SpareLimits {
         minimum: 0,
         maximum: 4,
     };

@@ -31,14 +31,14 @@ pub fn expected_without(work: f64, mtbf: f64) -> f64 {
 }
 
 /// Returns the number of checkpoints that minimises the expected time: λT / √(2 (1 − e^(−λ t_c))).
-pub fn best_count(work: f64, cost: f64, mtbf: f64) -> f64 {
+pub fn optimal_count(work: f64, cost: f64, mtbf: f64) -> f64 {
     work / mtbf / rollback_root(cost, mtbf)
 }
 
 /// Returns the optimal interval, including the cost: √(2 (1 − e^(−λ t_c)))/λ + t_c (Liu, 4.9).
 ///
 /// This is the time from one checkpoint to the next in a run with the optimal number of them.
-pub fn best_interval(cost: f64, mtbf: f64) -> f64 {
+pub fn optimal_interval(cost: f64, mtbf: f64) -> f64 {
     rollback_root(cost, mtbf) * mtbf + cost
 }
 
@@ -65,7 +65,7 @@ pub fn expected_local(work: f64, recovery: f64, mtbf: f64) -> f64 {
 }
 
 /// Returns the relative slowdown of a run by rollback: E_opt/E_free − 1 (Liu, 4.14).
-pub fn penalty(with: f64, without: f64) -> f64 {
+pub fn relative_slowdown(with: f64, without: f64) -> f64 {
     with / without - 1.0
 }
 
@@ -95,13 +95,13 @@ fn penalty_of_root(root: f64) -> f64 {
 /// Returns the interval of a running job: Daly's, with a lower limit.
 ///
 /// The limit gives the asynchronous part of a checkpoint enough time.
-pub fn interval(cost: Duration, mtbf: Duration) -> Duration {
+pub fn job_interval(cost: Duration, mtbf: Duration) -> Duration {
     const SHORTEST: Duration = Duration::from_millis(100);
     Duration::from_secs_f64(daly(cost.as_secs_f64(), mtbf.as_secs_f64())).max(SHORTEST)
 }
 
 /// Parses a duration of the settings: `500ms`, `10s`, `5m`, `6h`, `30d`, `5y`.
-pub fn duration(text: &str) -> Option<Duration> {
+pub fn parse_duration(text: &str) -> Option<Duration> {
     let (amount, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit() && c != '.')?);
     let scale = match unit {
         "ms" => 1e-3,
@@ -139,7 +139,7 @@ mod tests {
         // e − 1 times the time between failures
         assert_near(expected_without(1e4, 1e4), 17_182.818_284_6, 1e-10);
         // 1 − e^(−0.005) = 0.004987521; √(2 · that) = 0.09987513; 1 / that
-        assert_near(best_count(1e4, 50.0, 1e4), 10.012_502_6, 1e-6);
+        assert_near(optimal_count(1e4, 50.0, 1e4), 10.012_502_6, 1e-6);
         // 10 · (e^(0.105) − 1) · 10000 = 10 · 0.110710610 · 10000
         assert_near(expected_with(1e4, 50.0, 0.0, 1e4, 10.0), 11_071.061_0, 1e-8);
         assert_near(
@@ -153,10 +153,10 @@ mod tests {
     #[test]
     fn equations_of_the_thesis_give_its_numbers() {
         let (work, cost, mtbf) = (1233.42, 0.2434, 1.0 / 2e-4);
-        assert_near(best_count(work, cost, mtbf), 25.0, 1e-3);
-        assert_near(best_interval(cost, mtbf), 49.58, 1e-4);
+        assert_near(optimal_count(work, cost, mtbf), 25.0, 1e-3);
+        assert_near(optimal_interval(cost, mtbf), 49.58, 1e-4);
         for (rate, count) in [(3.67e-4, 33.87), (7.37e-4, 47.99), (9.56e-4, 54.66)] {
-            assert_near(best_count(work, cost, 1.0 / rate), count, 1e-3);
+            assert_near(optimal_count(work, cost, 1.0 / rate), count, 1e-3);
         }
         assert_near(expected_local(work, 0.1113, mtbf), work + 0.027_456, 1e-8);
         for (short, exactly, roughly) in
@@ -174,8 +174,8 @@ mod tests {
         for short in [1e-6, 1e-5, 1e-4] {
             let (mtbf, recovery, work) = (1e4, 3.0, 1e5);
             let cost = short * mtbf;
-            let with = expected_with(work, cost, recovery, mtbf, best_count(work, cost, mtbf));
-            let found = penalty(with, expected_local(work, recovery, mtbf));
+            let with = expected_with(work, cost, recovery, mtbf, optimal_count(work, cost, mtbf));
+            let found = relative_slowdown(with, expected_local(work, recovery, mtbf));
             assert_near(penalty_of_cost(cost, mtbf), found, 2.0 * short.sqrt());
             assert_near(penalty_of_short_cost(cost, mtbf), found, 2.0 * short.sqrt());
         }
@@ -188,9 +188,13 @@ mod tests {
             let best = (1..200_000)
                 .map(|count| expected(f64::from(count)))
                 .fold(f64::INFINITY, f64::min);
-            assert_near(expected(best_count(work, cost, mtbf)), best, 0.01);
+            assert_near(expected(optimal_count(work, cost, mtbf)), best, 0.01);
             // Both optimise one quantity.
-            assert_near(work / best_count(work, cost, mtbf), daly(cost, mtbf), 0.2);
+            assert_near(
+                work / optimal_count(work, cost, mtbf),
+                daly(cost, mtbf),
+                0.2,
+            );
         }
     }
 
@@ -251,18 +255,21 @@ mod tests {
 
     #[test]
     fn durations_have_units() {
-        assert_eq!(duration("500ms"), Some(Duration::from_millis(500)));
-        assert_eq!(duration("1.5h"), Some(Duration::from_secs(5400)));
-        assert_eq!(duration("2d"), Some(Duration::from_secs(172_800)));
+        assert_eq!(parse_duration("500ms"), Some(Duration::from_millis(500)));
+        assert_eq!(parse_duration("1.5h"), Some(Duration::from_secs(5400)));
+        assert_eq!(parse_duration("2d"), Some(Duration::from_secs(172_800)));
         for wrong in ["", "10", "s", "0s", "-1s", "1w", "1e9y"] {
-            assert_eq!(duration(wrong), None, "{wrong}");
+            assert_eq!(parse_duration(wrong), None, "{wrong}");
         }
     }
 
     #[test]
     fn a_running_job_is_never_hurried_too_much() {
         let second = Duration::from_secs(1);
-        assert_eq!(interval(Duration::ZERO, second), Duration::from_millis(100));
-        assert_eq!(interval(second * 50, second * 10_000).as_secs(), 966);
+        assert_eq!(
+            job_interval(Duration::ZERO, second),
+            Duration::from_millis(100)
+        );
+        assert_eq!(job_interval(second * 50, second * 10_000).as_secs(), 966);
     }
 }

@@ -1,35 +1,35 @@
 //! Memory that the processes of a node can still use.
 
-use crate::cgroup::{Groups, Limit};
+use crate::cgroup::{ControlGroups, MemoryLimit};
 use crate::proc_file::ProcFile;
 use std::fmt;
 
 /// Available memory, and the limit that determines it.
 #[derive(Clone, Debug)]
-pub struct Budget {
+pub struct MemoryBudget {
     /// Limit of a control group; `None` if the memory of the node leaves less.
-    pub limit: Option<Limit>,
+    pub limit: Option<MemoryLimit>,
     /// Total bytes.
     pub bytes: u64,
     /// Available bytes.
     pub free: u64,
 }
 
-impl Budget {
+impl MemoryBudget {
     /// Returns the memory that is available now in these groups and on this node.
     ///
     /// `None` without proc(5). The groups may be estimated roughly if more than `ample` bytes are
     /// available.
-    pub fn within(groups: Option<&Groups>, ample: u64) -> Option<Budget> {
+    pub fn within(groups: Option<&ControlGroups>, ample: u64) -> Option<MemoryBudget> {
         let limit = groups.and_then(|groups| groups.limit_within(ample));
         let [bytes, free] = memory_of_node()?;
         Some(match limit {
-            Some(limit) if limit.free < free => Budget {
+            Some(limit) if limit.free < free => MemoryBudget {
                 bytes: limit.bytes,
                 free: limit.free,
                 limit: Some(limit),
             },
-            _ => Budget {
+            _ => MemoryBudget {
                 limit: None,
                 bytes,
                 free,
@@ -38,7 +38,7 @@ impl Budget {
     }
 }
 
-impl fmt::Display for Budget {
+impl fmt::Display for MemoryBudget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mib = self.bytes >> 20;
         match &self.limit {
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn the_memory_of_a_node_is_read() {
-        let budget = Budget::within(None, 0).expect("proc(5)");
+        let budget = MemoryBudget::within(None, 0).expect("proc(5)");
         assert!(0 < budget.free && budget.free < budget.bytes);
         assert!(budget.to_string().starts_with("this node, which has "));
     }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 /// Names of the files of a group.
 #[derive(Debug)]
-struct Files {
+struct GroupFiles {
     /// Files with limits, the lowest of which applies.
     ///
     /// Above `memory.high` the kernel slows processes down.
@@ -22,14 +22,14 @@ struct Files {
     events: &'static str,
 }
 
-const VERSION_1: Files = Files {
+const VERSION_1: GroupFiles = GroupFiles {
     limits: &["memory.limit_in_bytes"],
     usage: "memory.usage_in_bytes",
     reclaimable: ["total_inactive_file", "total_active_file"],
     events: "memory.oom_control",
 };
 
-const VERSION_2: Files = Files {
+const VERSION_2: GroupFiles = GroupFiles {
     limits: &["memory.max", "memory.high"],
     usage: "memory.current",
     reclaimable: ["inactive_file", "active_file"],
@@ -41,21 +41,21 @@ const NO_LIMIT: u64 = 1 << 60;
 
 /// Groups of a process in the memory controller, the innermost first.
 #[derive(Debug)]
-pub struct Groups {
+pub struct ControlGroups {
     levels: Vec<PathBuf>,
-    files: &'static Files,
+    files: &'static GroupFiles,
 }
 
 /// Limit of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limit {
+pub struct MemoryLimit {
     pub group: PathBuf,
     pub bytes: u64,
     /// Bytes that the group can still use.
     pub free: u64,
 }
 
-impl Limit {
+impl MemoryLimit {
     /// Returns the inode of the group's directory.
     ///
     /// All processes of a node get an equal number.
@@ -64,15 +64,15 @@ impl Limit {
     }
 }
 
-impl Groups {
+impl ControlGroups {
     /// Returns the groups of this process; `None` without a memory controller.
-    pub fn own() -> Option<Groups> {
+    pub fn own() -> Option<ControlGroups> {
         let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
         let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
-        Groups::find(&groups, &mounts)
+        ControlGroups::find(&groups, &mounts)
     }
 
-    fn find(groups: &str, mounts: &str) -> Option<Groups> {
+    fn find(groups: &str, mounts: &str) -> Option<ControlGroups> {
         let of_version_1 = groups.lines().find_map(|line| {
             let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
             controllers
@@ -87,7 +87,9 @@ impl Groups {
                 (path, "cgroup2", &VERSION_2)
             }
         };
-        let mount = mounts.lines().find_map(|line| Mount::parse(line, kind))?;
+        let mount = mounts
+            .lines()
+            .find_map(|line| GroupMount::parse(line, kind))?;
         // In a container the path may lead out of the mounted hierarchy. Then the group is the root
         // of the mount.
         let below = Path::new(path).strip_prefix(&mount.root);
@@ -101,7 +103,7 @@ impl Groups {
             .take_while(|level| level.starts_with(&mount.point))
             .map(Path::to_owned)
             .collect();
-        Some(Groups { levels, files })
+        Some(ControlGroups { levels, files })
     }
 
     /// Removes levels without a limit, which need not be read again.
@@ -111,7 +113,7 @@ impl Groups {
     }
 
     /// Returns the limit that leaves the least memory, if one exists.
-    pub fn limit(&self) -> Option<Limit> {
+    pub fn limit(&self) -> Option<MemoryLimit> {
         self.limit_within(u64::MAX)
     }
 
@@ -119,7 +121,7 @@ impl Groups {
     ///
     /// Reclaimable memory is only counted if less than `ample` bytes are left, because reading
     /// memory.stat takes longer than reading all other files.
-    pub fn limit_within(&self, ample: u64) -> Option<Limit> {
+    pub fn limit_within(&self, ample: u64) -> Option<MemoryLimit> {
         let of_level = |group: &PathBuf| {
             let bytes = self.files.limit(group)?;
             let left = bytes.saturating_sub(number(&group.join(self.files.usage))?);
@@ -128,7 +130,7 @@ impl Groups {
                 false => left,
             };
             let group = group.clone();
-            Some(Limit { group, bytes, free })
+            Some(MemoryLimit { group, bytes, free })
         };
         self.levels
             .iter()
@@ -146,7 +148,7 @@ impl Groups {
     }
 }
 
-impl Files {
+impl GroupFiles {
     fn is_version_2(&self) -> bool {
         self.usage == VERSION_2.usage
     }
@@ -167,23 +169,23 @@ impl Files {
 }
 
 /// Mounted hierarchy (proc(5), `mountinfo`).
-struct Mount {
+struct GroupMount {
     root: PathBuf,
     point: PathBuf,
 }
 
-impl Mount {
+impl GroupMount {
     /// Parses a line of this file system; `None` for other lines.
     ///
     /// A line of version 1 must name the memory controller.
-    fn parse(line: &str, kind: &str) -> Option<Mount> {
+    fn parse(line: &str, kind: &str) -> Option<GroupMount> {
         let (mount, of_kind) = line.split_once(" - ")?;
         let mut words = of_kind.split(' ');
         let (is_kind, options) = (words.next()? == kind, words.nth(1).unwrap_or_default());
         let has_memory = kind == "cgroup2" || options.split(',').any(|it| it == "memory");
         let mut words = mount.split(' ').skip(3);
         let (root, point) = (words.next()?, words.next()?);
-        (is_kind && has_memory).then(|| Mount {
+        (is_kind && has_memory).then(|| GroupMount {
             root: root.into(),
             point: point.into(),
         })
@@ -206,7 +208,7 @@ mod tests {
     use super::*;
 
     /// Creates a hierarchy of this version with two levels below the mount point.
-    fn hierarchy(point: &Path, files: &Files, limits: [&str; 2]) {
+    fn hierarchy(point: &Path, files: &GroupFiles, limits: [&str; 2]) {
         let outer = point.join("job");
         for (level, limit) in [&outer, &outer.join("step")].into_iter().zip(limits) {
             fs::create_dir(level).expect("room");
@@ -240,7 +242,7 @@ mod tests {
                 "30 20 0:26 / /other rw - tmpfs x rw\n31 20 0:27 / {} rw shared:9 - {options}\n",
                 point.path().display()
             );
-            let found = Groups::find(groups, &mounts).expect("mounted");
+            let found = ControlGroups::find(groups, &mounts).expect("mounted");
             let limit = found.limit().expect("limited");
             assert_eq!((limit.bytes, limit.free), (1000, 700));
             assert!(limit.group.ends_with("job"));
@@ -256,7 +258,7 @@ mod tests {
         hierarchy(point.path(), &VERSION_2, ["2000\n", "max\n"]);
         let group = point.path().join("job");
         fs::write(group.join("memory.high"), "1500\n").expect("room");
-        let groups = Groups {
+        let groups = ControlGroups {
             levels: vec![group],
             files: &VERSION_2,
         };
@@ -268,7 +270,7 @@ mod tests {
         for (files, limit) in [(&VERSION_1, "9223372036854771712\n"), (&VERSION_2, "max\n")] {
             let point = tempfile::tempdir().expect("room");
             hierarchy(point.path(), files, [limit; 2]);
-            let mut groups = Groups {
+            let mut groups = ControlGroups {
                 levels: vec![point.path().join("job")],
                 files,
             };

@@ -7,9 +7,9 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 
 /// Initial buffer size, sufficient for most files: fewer calls than with a growing buffer.
-const SIZE: usize = 4096;
+const INITIAL_BYTES: usize = 4096;
 /// Maximum size; beyond it the descriptor belongs to another file now.
-const MAX_SIZE: usize = 1 << 20;
+const MAX_BYTES: usize = 1 << 20;
 
 /// File below `/proc` that the main thread opens only once.
 ///
@@ -50,9 +50,9 @@ impl ProcFile {
 }
 
 fn read_whole(file: &File) -> Option<String> {
-    let mut bytes = vec![0; SIZE];
+    let mut bytes = vec![0; INITIAL_BYTES];
     let mut length = 0;
-    while length < MAX_SIZE {
+    while length < MAX_BYTES {
         match file.read_at(&mut bytes[length..], length as u64).ok()? {
             0 => {
                 bytes.truncate(length);
@@ -81,7 +81,10 @@ mod tests {
             [Some(now.clone()), Some(now)]
         );
         let text = maps.read().expect("proc(5)");
-        assert!(text.len() > SIZE && text.contains("[stack]"), "{text}");
+        assert!(
+            text.len() > INITIAL_BYTES && text.contains("[stack]"),
+            "{text}"
+        );
         assert_eq!(ProcFile::new("/proc/self/nothing").read(), None);
     }
 

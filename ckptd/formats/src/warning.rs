@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Maximum length of a warning in bytes.
-const LONGEST: u64 = 4096;
+const MAX_WARNING_BYTES: u64 = 4096;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Warning {
+pub struct FailureWarning {
     /// Mean time between failures from now on.
     pub mtbf: Option<Duration>,
     /// True if a checkpoint is requested now.
@@ -25,24 +25,24 @@ pub struct Warning {
 
 /// Content of a file and its age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct News {
-    pub warning: Warning,
+pub struct WarningNews {
+    pub warning: FailureWarning,
     /// Time since the file was written, by the clock of the file's host.
     pub age: Duration,
 }
 
-impl Warning {
+impl FailureWarning {
     /// Parses the words of a file.
     ///
     /// # Errors
     /// The invalid word.
-    pub fn parse(text: &str) -> Result<Warning, String> {
-        let mut warning = Warning::default();
+    pub fn parse(text: &str) -> Result<FailureWarning, String> {
+        let mut warning = FailureWarning::default();
         for word in text.split_whitespace() {
             match word.split_once('=') {
                 None if word == "checkpoint" => warning.checkpoint = true,
                 Some(("mtbf", time)) => {
-                    let time = crate::advice::duration(time);
+                    let time = crate::advice::parse_duration(time);
                     warning.mtbf =
                         Some(time.ok_or_else(|| format!("`{word}` names no time (`mtbf=10m`)"))?);
                 }
@@ -73,7 +73,7 @@ pub fn file_in(directory: &Path) -> PathBuf {
 ///
 /// # Errors
 /// Errors of the file system.
-pub fn write(file: &Path, warning: &Warning) -> io::Result<()> {
+pub fn write(file: &Path, warning: &FailureWarning) -> io::Result<()> {
     let new = file.with_extension("new");
     fs::write(&new, warning.text())?;
     fs::rename(&new, file)
@@ -81,21 +81,21 @@ pub fn write(file: &Path, warning: &Warning) -> io::Result<()> {
 
 /// Detector of new warnings.
 #[derive(Debug, Default)]
-pub struct Watch {
+pub struct WarningWatch {
     /// Device, inode and modification time of the last file that was read.
     seen: Option<(u64, u64, i64, i64)>,
 }
 
-impl Watch {
+impl WarningWatch {
     /// State before the first read.
-    pub const NEW: Watch = Watch { seen: None };
+    pub const NEW: WarningWatch = WarningWatch { seen: None };
 
     /// Returns the warning in the file if it is new.
     ///
     /// # Errors
     /// The reason why the file cannot be read or parsed; returned once for each time it was
     /// written.
-    pub fn look(&mut self, path: &Path) -> Result<Option<News>, String> {
+    pub fn poll(&mut self, path: &Path) -> Result<Option<WarningNews>, String> {
         let Ok(found) = fs::metadata(path) else {
             return Ok(None);
         };
@@ -105,15 +105,15 @@ impl Watch {
         }
         let mut text = String::new();
         File::open(path)
-            .and_then(|file| file.take(LONGEST).read_to_string(&mut text))
+            .and_then(|file| file.take(MAX_WARNING_BYTES).read_to_string(&mut text))
             .map_err(|error| error.to_string())?;
-        let warning = Warning::parse(&text)?;
+        let warning = FailureWarning::parse(&text)?;
         let age = found
             .modified()
             .ok()
             .and_then(|written| written.elapsed().ok());
         let age = age.unwrap_or_default();
-        Ok(Some(News { warning, age }))
+        Ok(Some(WarningNews { warning, age }))
     }
 }
 
@@ -123,16 +123,16 @@ mod tests {
 
     #[test]
     fn words_are_read_and_written() {
-        let warning = Warning {
+        let warning = FailureWarning {
             mtbf: Some(Duration::from_secs(600)),
             checkpoint: true,
         };
-        assert_eq!(Warning::parse("checkpoint\n mtbf=10m"), Ok(warning));
-        assert_eq!(Warning::parse(&warning.text()), Ok(warning));
-        assert_eq!(Warning::parse(""), Ok(Warning::default()));
+        assert_eq!(FailureWarning::parse("checkpoint\n mtbf=10m"), Ok(warning));
+        assert_eq!(FailureWarning::parse(&warning.text()), Ok(warning));
+        assert_eq!(FailureWarning::parse(""), Ok(FailureWarning::default()));
         for wrong in ["mtbf=often", "soon", "mtbf", "checkpoint=now"] {
             assert!(
-                Warning::parse(wrong).is_err_and(|why| why.contains(wrong)),
+                FailureWarning::parse(wrong).is_err_and(|why| why.contains(wrong)),
                 "{wrong}"
             );
         }
@@ -142,20 +142,20 @@ mod tests {
     fn a_warning_counts_once_each_time_that_it_is_written() {
         let directory = tempfile::tempdir().expect("a directory");
         let file = file_in(directory.path());
-        let mut watch = Watch::NEW;
-        assert_eq!(watch.look(&file), Ok(None));
-        let now = Warning {
+        let mut watch = WarningWatch::NEW;
+        assert_eq!(watch.poll(&file), Ok(None));
+        let now = FailureWarning {
             checkpoint: true,
-            ..Warning::default()
+            ..FailureWarning::default()
         };
         for _ in 0..2 {
             write(&file, &now).expect("it is written");
-            let news = watch.look(&file).map(|news| news.map(|news| news.warning));
+            let news = watch.poll(&file).map(|news| news.map(|news| news.warning));
             assert_eq!(news, Ok(Some(now)));
-            assert_eq!(watch.look(&file), Ok(None));
+            assert_eq!(watch.poll(&file), Ok(None));
         }
         fs::write(&file, "nonsense, which is longer").expect("it is written");
-        assert!(watch.look(&file).is_err());
-        assert_eq!(watch.look(&file), Ok(None));
+        assert!(watch.poll(&file).is_err());
+        assert_eq!(watch.poll(&file), Ok(None));
     }
 }

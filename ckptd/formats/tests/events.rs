@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::sync::Mutex;
 use understudy_formats::events::{
-    EndHow, Epoch, ErrorClass, EventReader, EventWriter, HEADER_LEN, Kind, MarkSaving, MarkWay,
-    ProcessNumber, ReadError, Record, RecoveryStage, Role, Spare, Worker, file_name,
-    rank_of_file_name,
+    AnnotationKind, AnnotationSaving, EndReason, Epoch, ErrorClass, EventReader, EventWriter,
+    HEADER_LEN, Kind, ProcessNumber, ReadError, Record, RecoveryStage, Role, Spare, Worker,
+    file_name, rank_of_file_name,
 };
 
 fn every_kind() -> Vec<Kind> {
@@ -57,8 +57,8 @@ fn every_kind() -> Vec<Kind> {
         Kind::LeftOut {
             epoch,
             pages: 3,
-            marks: vec![MarkSaving {
-                way: MarkWay::Recompute,
+            marks: vec![AnnotationSaving {
+                way: AnnotationKind::Recompute,
                 place: "main+0x10 (heat)".into(),
                 start: 0x7000,
                 bytes: 16384,
@@ -117,10 +117,10 @@ fn every_kind() -> Vec<Kind> {
         by,
     }));
     let ends = [
-        EndHow::Finalized,
-        EndHow::Exited(3),
-        EndHow::Aborted(-1),
-        EndHow::Released,
+        EndReason::Finalized,
+        EndReason::Exited(3),
+        EndReason::Aborted(-1),
+        EndReason::Released,
     ];
     kinds.extend(ends.map(|how| Kind::End { how }));
     kinds
@@ -270,7 +270,7 @@ fn trouble_turns_the_writer_off_with_one_message() {
     writer.emit(
         Epoch(0),
         Kind::End {
-            how: EndHow::Finalized,
+            how: EndReason::Finalized,
         },
     );
     let messages = MESSAGES.lock().unwrap();
@@ -288,14 +288,14 @@ fn a_new_file_replaces_an_old_one() {
     old.emit(
         Epoch(0),
         Kind::End {
-            how: EndHow::Finalized,
+            how: EndReason::Finalized,
         },
     );
     let new = EventWriter::create(dir.path(), ProcessNumber(0));
     old.emit(
         Epoch(0),
         Kind::End {
-            how: EndHow::Finalized,
+            how: EndReason::Finalized,
         },
     );
     assert_eq!(EventReader::open(new.path()).unwrap().count(), 0);

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 use understudy_catalogue::message;
-use understudy_formats::private;
+use understudy_formats::private_directories;
 use understudy_pmi::system_message;
 
 #[derive(Debug, thiserror::Error)]
@@ -49,10 +49,10 @@ pub enum Error {
     Missing(PathBuf),
     /// The directory of this user in memory belongs to another user.
     #[error("{0}")]
-    Planted(private::Refused),
+    Planted(private_directories::DirectoryRefusal),
     /// The directory of this user in memory cannot be made.
     #[error("{}", message::no_shared_memory(.0))]
-    NoSharedMemory(private::Refused),
+    NoSharedMemory(private_directories::DirectoryRefusal),
     #[error("{}", system_message(.what, .source))]
     System { what: String, source: io::Error },
 }

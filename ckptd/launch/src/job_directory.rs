@@ -5,7 +5,7 @@ use rustix::fs::{FlockOperation, flock};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use understudy_formats::private::{self, Directory};
+use understudy_formats::private_directories::{self, PrivateDirectory};
 use understudy_node::leftovers_of_job;
 use understudy_relay::{job_of_directory, name_of_directory};
 
@@ -36,7 +36,7 @@ pub fn remove_left(directory: &Path) {
 ///
 /// `understudy clean` finds the directory by its name.
 pub fn directory_of(job: &str) -> PathBuf {
-    private::in_memory().join(name_of_directory(job))
+    private_directories::in_memory().join(name_of_directory(job))
 }
 
 /// Makes a job's directory, and locks it.
@@ -45,13 +45,13 @@ pub fn directory_of(job: &str) -> PathBuf {
 ///
 /// # Errors
 /// Refusals of the directory, and errors of the lock.
-pub fn locked(job: &str) -> Result<(Directory, File), Error> {
-    let refused = |refused: private::Refused| match refused.is_planted() {
+pub fn locked(job: &str) -> Result<(PrivateDirectory, File), Error> {
+    let refused = |refused: private_directories::DirectoryRefusal| match refused.is_planted() {
         true => Error::Planted(refused),
         false => Error::NoSharedMemory(refused),
     };
-    private::make_in_memory().map_err(refused)?;
-    let directory = Directory::make(&directory_of(job)).map_err(refused)?;
+    private_directories::make_in_memory().map_err(refused)?;
+    let directory = PrivateDirectory::make(&directory_of(job)).map_err(refused)?;
     let lock = lock(&directory)?;
     Ok((directory, lock))
 }
@@ -70,7 +70,7 @@ pub fn prepare(job: &str) -> Result<(), Error> {
 ///
 /// # Errors
 /// Errors of open(2) and flock(2).
-pub fn lock(directory: &Directory) -> Result<File, Error> {
+pub fn lock(directory: &PrivateDirectory) -> Result<File, Error> {
     let lock = directory.open_own(LOCK.as_ref(), libc::O_RDWR | libc::O_CREAT);
     let lock = lock.map_err(Error::system("the lock of the job's directory"))?;
     flock(&lock, FlockOperation::LockExclusive)

@@ -12,9 +12,9 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use understudy_formats::private::{self, Directory};
+use understudy_formats::private_directories::{self, PrivateDirectory};
 use understudy_pmi::is_of_a_launcher;
-use understudy_wire::line::{Line, Listener, Socket};
+use understudy_wire::line::{Line, LineListener, LineSocket};
 
 /// Starts the manager of a job on several nodes before its guardians.
 ///
@@ -30,7 +30,7 @@ pub fn start_with_duty(
 ) -> Result<Child, Error> {
     let (directory, _lock) = locked(job)?;
     let path = directory.path().to_owned();
-    if Line::call(&path, Socket::Manager).is_ok() {
+    if Line::connect(&path, LineSocket::Manager).is_ok() {
         return Err(Error::SameHost);
     }
     let mut manager = start_manager(&directory, &path, Some(context))?;
@@ -54,10 +54,10 @@ pub fn port_of(leader: &mut Child) -> Result<u16, Error> {
 }
 
 /// Takes the socket that this process, a new manager, has inherited.
-pub fn inherited_socket(socket: RawFd) -> Listener {
+pub fn inherited_socket(socket: RawFd) -> LineListener {
     // SAFETY: `start_manager` has left the descriptor open for this process, which is its only
     // owner.
-    Listener::from(unsafe { OwnedFd::from_raw_fd(socket) })
+    LineListener::from(unsafe { OwnedFd::from_raw_fd(socket) })
 }
 
 /// Starts a manager that listens in a job's directory, in a session of its own.
@@ -67,12 +67,12 @@ pub fn inherited_socket(socket: RawFd) -> Listener {
 /// # Errors
 /// Errors of the socket and of the start of a process.
 pub fn start_manager(
-    directory: &Directory,
+    directory: &PrivateDirectory,
     path: &Path,
     duty: Option<Option<&ProcessContext>>,
 ) -> Result<Child, Error> {
     let what = || Error::system("the process manager's socket");
-    let listener = Listener::new(directory, Socket::Manager).map_err(what())?;
+    let listener = LineListener::new(directory, LineSocket::Manager).map_err(what())?;
     let descriptor = listener.as_fd().try_clone_to_owned().map_err(what())?;
     let context = duty.flatten();
     let ckptd = context.map_or_else(own_program, |context| Ok(context.ckptd.clone()))?;
@@ -94,7 +94,7 @@ pub fn start_manager(
         context.environment.give_to(&mut command);
     }
     command.env_remove("LD_PRELOAD");
-    command.envs(private::runtime_variable());
+    command.envs(private_directories::runtime_variable());
     // The manager's servers would mistake these variables for those of their own launcher.
     for (name, _) in std::env::vars_os().filter(|(name, _)| is_of_a_launcher(name)) {
         command.env_remove(name);

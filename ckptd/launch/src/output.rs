@@ -9,7 +9,7 @@ use std::process::Child;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use understudy_catalogue::message;
-use understudy_wire::io::{Interest, is_ready};
+use understudy_wire::io::{Interest, wait_ready};
 
 /// Exit status if some output could not be written (EX_IOERR of sysexits.h).
 pub const EXIT_OUTPUT_LOST: u8 = 74;
@@ -105,7 +105,7 @@ fn write(to: &mut (impl Write + AsFd), mut bytes: &[u8]) -> io::Result<()> {
             Ok(count) => bytes = &bytes[count..],
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                let _ = is_ready(to, Interest::WRITE, None);
+                let _ = wait_ready(to, Interest::WRITE, None);
             }
             Err(error) => return Err(error),
         }

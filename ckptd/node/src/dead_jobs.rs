@@ -7,14 +7,14 @@ use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::Path;
-use understudy_formats::private::{Directory, in_memory, open_own};
+use understudy_formats::private_directories::{PrivateDirectory, in_memory, open_own};
 use understudy_relay::{has_launcher, job_of_name, survey};
 
 /// Returns the leftovers in memory of a job of this user.
 ///
 /// All processes of the job must have ended.
 pub fn leftovers_of_job(job: &str) -> Vec<Leftover> {
-    let Ok(Some(directory)) = Directory::open(&in_memory()) else {
+    let Ok(Some(directory)) = PrivateDirectory::open(&in_memory()) else {
         return Vec::new();
     };
     let mut names = directory.names();
@@ -33,7 +33,7 @@ fn job_in(name: &OsStr) -> Option<String> {
 
 /// Returns the files in memory of jobs without processes on this node.
 pub fn files_of_dead_jobs() -> Option<LeftoverNames> {
-    let directory = Directory::open(&in_memory()).ok()??;
+    let directory = PrivateDirectory::open(&in_memory()).ok()??;
     // The files are listed first: a job that starts in between has none of them.
     let mut names = directory.names();
     let living: BTreeSet<String> = survey()

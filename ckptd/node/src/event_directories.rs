@@ -2,7 +2,7 @@
 
 use crate::file_use::{is_in_use, is_own};
 use crate::leftover::LeftoverNames;
-use understudy_formats::private::Directory;
+use understudy_formats::private_directories::PrivateDirectory;
 use understudy_relay::lives;
 
 /// Prefix of the names of directories for event files.
@@ -14,7 +14,7 @@ pub const EVENTS_PREFIX: &str = "understudy-run-";
 ///
 /// The job may outlive a killed `understudy run`.
 pub fn abandoned_event_directories() -> Option<LeftoverNames> {
-    let directory = Directory::of_anybody(&std::env::temp_dir()).ok()?;
+    let directory = PrivateDirectory::open_any(&std::env::temp_dir()).ok()?;
     let mut names = directory.names();
     names.retain(|name| {
         let pid = name.to_str().and_then(|name| {

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
-use understudy_formats::private::MEMORY;
+use understudy_formats::private_directories::SHARED_MEMORY_DIRECTORY;
 
 /// Age from which an unchanged file belongs to no job that is starting.
 const STABLE_AGE: Duration = Duration::from_secs(60);
@@ -35,7 +35,10 @@ pub fn mapped_files() -> BTreeSet<OsString> {
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let maps =
         processes.filter_map(|process| std::fs::read_to_string(process.path().join("maps")).ok());
-    let path = |line: &str| line.find(MEMORY).map(|at| OsString::from(&line[at..]));
+    let path = |line: &str| {
+        line.find(SHARED_MEMORY_DIRECTORY)
+            .map(|at| OsString::from(&line[at..]))
+    };
     maps.flat_map(|maps| maps.lines().filter_map(path).collect::<Vec<_>>())
         .collect()
 }

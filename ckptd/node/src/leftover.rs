@@ -4,15 +4,15 @@ use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use understudy_formats::private::Directory;
+use understudy_formats::private_directories::PrivateDirectory;
 
 /// A directory, names of leftovers in the directory, and their kind.
-pub type LeftoverNames = (Directory, Vec<OsString>, &'static str);
+pub type LeftoverNames = (PrivateDirectory, Vec<OsString>, &'static str);
 
 /// A file or directory that can be removed, and its kind.
 #[derive(Debug)]
 pub struct Leftover {
-    directory: Arc<Directory>,
+    directory: Arc<PrivateDirectory>,
     name: OsString,
     pub what: &'static str,
 }

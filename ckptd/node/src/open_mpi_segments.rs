@@ -5,13 +5,13 @@ use crate::leftover::LeftoverNames;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
-use understudy_formats::private::{Directory, MEMORY};
+use understudy_formats::private_directories::{PrivateDirectory, SHARED_MEMORY_DIRECTORY};
 
 /// Returns the segments of jobs of which no process has mapped a segment.
 ///
 /// Their names are `sm_segment.HOST.USER.JOB.RANK`.
 pub fn abandoned_segments() -> Option<LeftoverNames> {
-    let directory = Directory::of_anybody(Path::new(MEMORY)).ok()?;
+    let directory = PrivateDirectory::open_any(Path::new(SHARED_MEMORY_DIRECTORY)).ok()?;
     let mut jobs: BTreeMap<String, Vec<OsString>> = BTreeMap::new();
     for name in directory.names() {
         let text = name.to_string_lossy();

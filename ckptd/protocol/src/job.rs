@@ -182,7 +182,7 @@ impl Job {
             Event::GuardianJoined(guardian, node) => self.guardian_joined(guardian, node),
             Event::GuardianDied(guardian) => self.guardians_died(&[guardian]),
             Event::ProcessReported(number, at, known) => {
-                drop(self.earlier_processes.insert(number, (at, known)))
+                self.earlier_processes.insert(number, (at, known));
             }
             Event::NodeInDomain(node, domain) => self.domains.add(node, domain),
             Event::NodeLost(node, silence) => {

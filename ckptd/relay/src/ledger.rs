@@ -12,7 +12,7 @@ use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
-use understudy_formats::private::open_own;
+use understudy_formats::private_directories::open_own;
 
 /// First eight bytes of a ledger that is ready; zero before.
 pub const LEDGER_MAGIC: u64 = u64::from_le_bytes(*b"USTDYLGR");

@@ -6,7 +6,7 @@ use crate::process_state::lives;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::SeqCst;
-use understudy_formats::private::{Directory, in_memory};
+use understudy_formats::private_directories::{PrivateDirectory, in_memory};
 use understudy_numbers::ProcessNumber;
 
 /// A rank of any job, as described by its ledger.
@@ -73,7 +73,7 @@ pub fn has_launcher(job: &str) -> bool {
 
 /// Returns all ranks of this user that have a ledger on this node.
 pub fn survey() -> Vec<LedgerRank> {
-    let Ok(Some(directory)) = Directory::open(&in_memory()) else {
+    let Ok(Some(directory)) = PrivateDirectory::open(&in_memory()) else {
         return Vec::new();
     };
     let seat = |name: OsString| {

@@ -9,7 +9,7 @@ use std::io::{self, BufReader, Read};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 use understudy_formats::events::{EventReader, ProcessNumber};
-use understudy_formats::private::open_regular;
+use understudy_formats::private_directories::open_regular;
 
 /// Number of bytes that are read ahead, in all files together.
 const READ_AHEAD: usize = 8 << 20;

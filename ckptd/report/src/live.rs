@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use understudy_formats::events::{
-    EndHow, Epoch, Follower, Framed, Kind, ProcessNumber, Role, Worker, rank_of_file_name,
+    EndReason, Epoch, EventFollower, FramedRecord, Kind, ProcessNumber, Role, Worker,
+    rank_of_file_name,
 };
 
 /// A process of the job.
@@ -22,7 +23,7 @@ pub struct Process {
     pub role: Role,
     /// End that the process has recorded, if any.
     #[serde(serialize_with = "described")]
-    pub end: Option<EndHow>,
+    pub end: Option<EndReason>,
     /// True if other processes have detected the death of the process.
     pub has_failed: bool,
 }
@@ -300,7 +301,7 @@ impl JobState {
 /// Reader of the event files of one directory while they are written.
 pub struct Live {
     dir: PathBuf,
-    files: BTreeMap<ProcessNumber, Follower>,
+    files: BTreeMap<ProcessNumber, EventFollower>,
     state: JobState,
     /// Unreadable files, with the reasons.
     problems: BTreeSet<String>,
@@ -349,7 +350,7 @@ impl Live {
                 known.is_none_or(|follower| follower.is_replaced(&entry.path()))
             };
             if let Some(rank) = rank.filter(is_new) {
-                self.files.insert(rank, Follower::open(&entry.path())?);
+                self.files.insert(rank, EventFollower::open(&entry.path())?);
             }
         }
         Ok(())
@@ -359,7 +360,7 @@ impl Live {
 /// New records of a file, with times since 1970.
 struct Source<'a> {
     rank: ProcessNumber,
-    follower: &'a mut Follower,
+    follower: &'a mut EventFollower,
     /// Damage at which the file ends.
     problem: Option<String>,
 }
@@ -370,7 +371,7 @@ impl Iterator for Source<'_> {
     fn next(&mut self) -> Option<Event> {
         match self.follower.poll() {
             Ok(framed) => {
-                let Framed { record, bytes } = framed?;
+                let FramedRecord { record, bytes } = framed?;
                 let began_ns = self.follower.header()?.clocks.realtime_ns;
                 Some(Event::new(self.rank, began_ns, record, bytes))
             }

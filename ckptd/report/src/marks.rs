@@ -4,13 +4,13 @@ use crate::Event;
 use crate::described::described;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
-use understudy_formats::events::{Epoch, Kind, MarkSaving, MarkWay, ProcessNumber};
+use understudy_formats::events::{AnnotationKind, AnnotationSaving, Epoch, Kind, ProcessNumber};
 
 /// Annotated memory of one size, kind and call site, in all processes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct MarkRow {
     #[serde(serialize_with = "described")]
-    pub way: MarkWay,
+    pub way: AnnotationKind,
     /// Function and offset of the call.
     pub place: String,
     /// Size of one such region, in bytes.
@@ -40,13 +40,13 @@ impl MarkRow {
             } => None,
             // Steps that can be undone save only memory of replicas.
             Self {
-                way: MarkWay::Reverse,
+                way: AnnotationKind::Reverse,
                 held_pages: 1..,
                 ..
             } => None,
             Self { whole_pages: 0, .. } => Some("no whole page lies inside"),
             Self {
-                way: MarkWay::Reverse,
+                way: AnnotationKind::Reverse,
                 ..
             } => Some(
                 "copies of it were kept: for want of trust in its function or of a holder, for an \
@@ -93,7 +93,7 @@ pub struct MarkSavings {
 }
 
 /// Key of a row.
-type Key = (MarkWay, String, u64);
+type Key = (AnnotationKind, String, u64);
 
 /// Limit of regions that are counted one by one, of all annotations together.
 const MAX_REGIONS: usize = 100_000;
@@ -145,7 +145,7 @@ impl MarkCollector {
         }
     }
 
-    fn mark(&mut self, rank: ProcessNumber, mark: &MarkSaving) {
+    fn mark(&mut self, rank: ProcessNumber, mark: &AnnotationSaving) {
         let key = (mark.way, mark.place.clone(), mark.bytes);
         let row = self
             .rows
@@ -191,7 +191,7 @@ impl MarkSavings {
 }
 
 impl MarkRow {
-    fn new(way: MarkWay, place: &str, bytes: u64) -> Self {
+    fn new(way: AnnotationKind, place: &str, bytes: u64) -> Self {
         Self {
             way,
             place: place.to_owned(),
@@ -231,9 +231,9 @@ mod tests {
         bytes: u64,
         counts: bool,
         [held_pages, saved_pages]: [u64; 2],
-    ) -> MarkSaving {
-        MarkSaving {
-            way: MarkWay::Discard,
+    ) -> AnnotationSaving {
+        AnnotationSaving {
+            way: AnnotationKind::Discard,
             place: place.into(),
             start: 0x10000,
             bytes,
@@ -310,8 +310,8 @@ mod tests {
         let left_out = |held| Kind::LeftOut {
             epoch: Epoch(2),
             pages: 0,
-            marks: vec![MarkSaving {
-                way: MarkWay::Reverse,
+            marks: vec![AnnotationSaving {
+                way: AnnotationKind::Reverse,
                 ..mark("step", 8192, true, [held, 0])
             }],
         };

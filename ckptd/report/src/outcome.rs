@@ -3,7 +3,7 @@
 use crate::{Event, Recovery, RunRecord};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
-use understudy_formats::events::{EndHow, Kind, ProcessNumber, Role};
+use understudy_formats::events::{EndReason, Kind, ProcessNumber, Role};
 
 /// The end of a job, as far as its processes have recorded it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -47,7 +47,7 @@ pub(super) struct OutcomeCollector {
     unprotected: Option<String>,
     workers: usize,
     /// Recorded ends of processes in order of time.
-    ends: Vec<(ProcessNumber, EndHow)>,
+    ends: Vec<(ProcessNumber, EndReason)>,
 }
 
 impl OutcomeCollector {
@@ -81,8 +81,8 @@ impl OutcomeCollector {
             .flat_map(|it| it.failed.iter().map(|failed| failed.rank))
             .collect();
         let has_told: BTreeSet<ProcessNumber> = ends.iter().map(|(rank, _)| *rank).collect();
-        let ends: Vec<EndHow> = ends.into_iter().map(|(_, how)| how).collect();
-        let first = |wanted: fn(&EndHow) -> Option<i32>| ends.iter().find_map(wanted);
+        let ends: Vec<EndReason> = ends.into_iter().map(|(_, how)| how).collect();
+        let first = |wanted: fn(&EndReason) -> Option<i32>| ends.iter().find_map(wanted);
         let is_silent = |(rank, role): &(&ProcessNumber, &Role)| {
             matches!(role, Role::Worker(_)) && !failed.contains(rank) && !has_told.contains(rank)
         };
@@ -99,15 +99,19 @@ impl OutcomeCollector {
         let ended = if let Some((reason, status)) = lost {
             Ended::Lost { status, reason }
         } else if let Some(status) =
-            first(|how| matches!(how, EndHow::Aborted(_)).then(|| code(*how)))
+            first(|how| matches!(how, EndReason::Aborted(_)).then(|| code(*how)))
         {
             Ended::Aborted { status }
         } else if let Some(status) =
-            first(|how| matches!(how, EndHow::Exited(_)).then(|| code(*how)))
+            first(|how| matches!(how, EndReason::Exited(_)).then(|| code(*how)))
         {
             Ended::Exited { status }
         } else if workers > 0
-            && ends.iter().filter(|how| **how == EndHow::Finalized).count() >= workers
+            && ends
+                .iter()
+                .filter(|how| **how == EndReason::Finalized)
+                .count()
+                >= workers
         {
             Ended::Finished
         } else if let Some(status) = failed_run {
@@ -175,9 +179,9 @@ impl Outcome {
     }
 }
 
-fn code(how: EndHow) -> i32 {
+fn code(how: EndReason) -> i32 {
     match how {
-        EndHow::Exited(code) | EndHow::Aborted(code) => code,
-        EndHow::Finalized | EndHow::Released => 0,
+        EndReason::Exited(code) | EndReason::Aborted(code) => code,
+        EndReason::Finalized | EndReason::Released => 0,
     }
 }

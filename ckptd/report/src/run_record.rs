@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
 use std::path::Path;
-use understudy_formats::private::{create_anew, open_regular};
+use understudy_formats::private_directories::{create_anew, open_regular};
 
 /// Name of the file.
 const FILE: &str = "run.json";

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use understudy_catalogue::message;
 use understudy_formats::pages::Tracking;
-use understudy_wire::client::Address;
+use understudy_wire::client::DaemonAddress;
 
 /// All settings of a run.
 #[derive(Clone, Debug)]
@@ -72,7 +72,7 @@ pub struct Config {
     /// Permissions of threads that the program creates.
     pub threads: Threads,
     /// Daemon that may choose spares.
-    pub daemon: Option<Address>,
+    pub daemon: Option<DaemonAddress>,
     /// File with the token for the daemon over TCP.
     pub daemon_token: Option<PathBuf>,
     /// Directory for event files.
@@ -115,7 +115,7 @@ const VALUES: &[(&str, Parse)] = &[
         Ok(())
     }),
     ("UNDERSTUDY_MTBF", |config, text| {
-        config.mtbf = understudy_formats::advice::duration(text)
+        config.mtbf = understudy_formats::advice::parse_duration(text)
             .ok_or_else(|| format!("`{text}` is not a time (`6h`, `30d`)"))?;
         Ok(())
     }),
@@ -193,7 +193,7 @@ const VALUES: &[(&str, Parse)] = &[
         Ok(())
     }),
     ("UNDERSTUDY_CKPTD", |config, text| {
-        config.daemon = Some(Address::parse(text)?);
+        config.daemon = Some(DaemonAddress::parse(text)?);
         Ok(())
     }),
     ("UNDERSTUDY_CKPTD_TOKEN", |config, text| {

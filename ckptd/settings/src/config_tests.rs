@@ -229,9 +229,9 @@ fn a_daemon_is_a_socket_here_or_an_address_in_numbers() {
     let daemon = |text| read("UNDERSTUDY_CKPTD", text).map(|config| config.daemon);
     assert_eq!(
         daemon("/run/ckptd"),
-        Ok(Some(Address::Local("/run/ckptd".into())))
+        Ok(Some(DaemonAddress::Local("/run/ckptd".into())))
     );
-    let address = Address::Remote(([10, 0, 0, 7], 4711).into());
+    let address = DaemonAddress::Remote(([10, 0, 0, 7], 4711).into());
     assert_eq!(daemon("tcp:10.0.0.7:4711"), Ok(Some(address)));
     for wrong in ["ckptd.socket", "tcp:node7:4711", "tcp:10.0.0.7", "tcp:"] {
         assert!(

@@ -4,7 +4,7 @@ use crate::setting::PREFIX;
 use crate::settings_table::SETTINGS;
 use std::fmt;
 use understudy_catalogue::message;
-use understudy_wire::line::{LAUNCHERS, PID_NAMESPACE};
+use understudy_wire::line::{LAUNCHER_PREFIX, PID_NAMESPACE};
 
 /// Variables of understudy that are not settings.
 ///
@@ -46,7 +46,7 @@ impl fmt::Display for Unknown {
 
 /// Returns the `names` with the prefix of settings that are none, and misspelt ones.
 pub fn unknown(names: impl Iterator<Item = String>) -> Vec<Unknown> {
-    let is_passed_on = |name: &str| name.starts_with(LAUNCHERS);
+    let is_passed_on = |name: &str| name.starts_with(LAUNCHER_PREFIX);
     let is_known = |name: &str| {
         is_passed_on(name)
             || INTERNAL_VARIABLES.contains(&name)

@@ -10,13 +10,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Minimum length of a token in bytes.
-const SHORTEST: usize = 16;
+const MIN_TOKEN_BYTES: usize = 16;
 /// Maximum size of a token file in bytes, and maximum number of tokens.
-const LONGEST_FILE: u64 = 64 << 10;
-const MOST: usize = 256;
+const MAX_FILE_BYTES: u64 = 64 << 10;
+const MAX_TOKENS: usize = 256;
 /// Purpose of a proof, which is invalid for any other purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
+pub enum ProofPurpose {
     /// Admission of a client by the daemon.
     Client,
     /// Admission of a node by the leader of a job.
@@ -25,12 +25,12 @@ pub enum Purpose {
     Leader,
 }
 
-impl Purpose {
+impl ProofPurpose {
     fn text(self) -> &'static [u8] {
         match self {
-            Purpose::Client => b"understudy ckptd 1 client",
-            Purpose::Node => b"understudy ckptd 1 node",
-            Purpose::Leader => b"understudy ckptd 1 leader",
+            ProofPurpose::Client => b"understudy ckptd 1 client",
+            ProofPurpose::Node => b"understudy ckptd 1 node",
+            ProofPurpose::Leader => b"understudy ckptd 1 leader",
         }
     }
 }
@@ -47,7 +47,7 @@ pub fn nonce() -> io::Result<[u8; 32]> {
     Ok(bytes)
 }
 
-fn code(purpose: Purpose, token: &[u8], nonce: &[u8; 32]) -> HMAC {
+fn hmac_of(purpose: ProofPurpose, token: &[u8], nonce: &[u8; 32]) -> HMAC {
     let mut code = HMAC::new(token);
     code.update(purpose.text());
     code.update(nonce);
@@ -55,22 +55,22 @@ fn code(purpose: Purpose, token: &[u8], nonce: &[u8; 32]) -> HMAC {
 }
 
 /// Returns the answer to a challenge.
-pub fn proof(purpose: Purpose, token: &[u8], nonce: &[u8; 32]) -> [u8; 32] {
-    code(purpose, token, nonce).finalize()
+pub fn proof(purpose: ProofPurpose, token: &[u8], nonce: &[u8; 32]) -> [u8; 32] {
+    hmac_of(purpose, token, nonce).finalize()
 }
 
 /// Returns the index of the token that the peer has used for its proof.
 ///
 /// The duration of the call reveals nothing about the tokens.
 pub fn verify(
-    purpose: Purpose,
+    purpose: ProofPurpose,
     tokens: &[Vec<u8>],
     nonce: &[u8; 32],
     proof: &[u8; 32],
 ) -> Option<usize> {
     let verdicts = tokens
         .iter()
-        .map(|token| code(purpose, token, nonce).finalize_verify(proof));
+        .map(|token| hmac_of(purpose, token, nonce).finalize_verify(proof));
     let found = verdicts
         .enumerate()
         .map(|(at, is_it)| if is_it { at + 1 } else { 0 });
@@ -93,13 +93,15 @@ pub fn read_tokens(path: &Path) -> io::Result<Vec<Vec<u8>>> {
         ));
     }
     let mut text = String::new();
-    file.take(LONGEST_FILE).read_to_string(&mut text)?;
+    file.take(MAX_FILE_BYTES).read_to_string(&mut text)?;
     let tokens: Vec<Vec<u8>> = text
         .lines()
         .map(|line| line.trim().as_bytes().to_vec())
         .filter(|token| !token.is_empty())
         .collect();
-    if tokens.is_empty() || tokens.len() > MOST || tokens.iter().any(|token| token.len() < SHORTEST)
+    if tokens.is_empty()
+        || tokens.len() > MAX_TOKENS
+        || tokens.iter().any(|token| token.len() < MIN_TOKEN_BYTES)
     {
         return Err(refuse(
             "a file of tokens has one of at least 16 characters in each line, and at most 256 of \
@@ -121,21 +123,31 @@ mod tests {
             b"another one, as long".to_vec(),
         ];
         let (nonce, other) = ([7; 32], [8; 32]);
-        let is_of = |proof: [u8; 32]| verify(Purpose::Client, &tokens, &nonce, &proof);
-        assert_eq!(is_of(proof(Purpose::Client, &tokens[0], &nonce)), Some(0));
-        assert_eq!(is_of(proof(Purpose::Client, &tokens[1], &nonce)), Some(1));
-        assert_eq!(is_of(proof(Purpose::Client, &tokens[1], &other)), None);
-        assert_eq!(is_of(proof(Purpose::Node, &tokens[1], &nonce)), None);
+        let is_of = |proof: [u8; 32]| verify(ProofPurpose::Client, &tokens, &nonce, &proof);
         assert_eq!(
-            is_of(proof(Purpose::Client, b"a guess of some length", &nonce)),
+            is_of(proof(ProofPurpose::Client, &tokens[0], &nonce)),
+            Some(0)
+        );
+        assert_eq!(
+            is_of(proof(ProofPurpose::Client, &tokens[1], &nonce)),
+            Some(1)
+        );
+        assert_eq!(is_of(proof(ProofPurpose::Client, &tokens[1], &other)), None);
+        assert_eq!(is_of(proof(ProofPurpose::Node, &tokens[1], &nonce)), None);
+        assert_eq!(
+            is_of(proof(
+                ProofPurpose::Client,
+                b"a guess of some length",
+                &nonce
+            )),
             None
         );
         assert_eq!(
             verify(
-                Purpose::Client,
+                ProofPurpose::Client,
                 &[],
                 &nonce,
-                &proof(Purpose::Client, b"", &nonce)
+                &proof(ProofPurpose::Client, b"", &nonce)
             ),
             None
         );

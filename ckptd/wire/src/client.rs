@@ -1,7 +1,7 @@
 //! Connection to ckptd whose operations never exceed their time limits.
 
-use crate::io::{Interest, is_ready};
-use crate::{Answer, Ask, Decoder, WireError, auth, encode};
+use crate::io::{Interest, wait_ready};
+use crate::{Answer, Decoder, Request, WireError, auth, encode};
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::fmt;
@@ -15,13 +15,13 @@ use thiserror::Error;
 
 /// Address of a daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Address {
+pub enum DaemonAddress {
     Local(PathBuf),
     /// Another node, by a numeric address only: name lookups may take any time.
     Remote(SocketAddr),
 }
 
-impl Address {
+impl DaemonAddress {
     /// Parses `PATH` or `tcp:ADDRESS:PORT`.
     pub fn parse(text: &str) -> Result<Self, String> {
         match text.strip_prefix("tcp:") {
@@ -36,7 +36,7 @@ impl Address {
     }
 }
 
-impl fmt::Display for Address {
+impl fmt::Display for DaemonAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Local(path) => path.display().fmt(f),
@@ -80,15 +80,15 @@ impl Client {
     ///
     /// The descriptor is at least `lowest_fd`.
     pub fn connect(
-        address: &Address,
+        address: &DaemonAddress,
         token: Option<&[u8]>,
         limit: Duration,
         lowest_fd: i32,
     ) -> Result<Self, ClientError> {
         let until = Instant::now() + limit;
         let stream: Box<dyn Stream> = match address {
-            Address::Local(path) => Box::new(connect_local(path, lowest_fd)?),
-            Address::Remote(address) => {
+            DaemonAddress::Local(path) => Box::new(connect_local(path, lowest_fd)?),
+            DaemonAddress::Remote(address) => {
                 let stream = TcpStream::connect_timeout(address, limit)?;
                 stream.set_nonblocking(true)?;
                 let _ = stream.set_nodelay(true);
@@ -100,18 +100,23 @@ impl Client {
             stream,
             decoder: Decoder::default(),
         };
-        if let Address::Remote(_) = address {
-            client.prove(token.unwrap_or_default(), until, limit)?;
+        if let DaemonAddress::Remote(_) = address {
+            client.authenticate(token.unwrap_or_default(), until, limit)?;
         }
         Ok(client)
     }
 
-    fn prove(&mut self, token: &[u8], until: Instant, limit: Duration) -> Result<(), ClientError> {
+    fn authenticate(
+        &mut self,
+        token: &[u8],
+        until: Instant,
+        limit: Duration,
+    ) -> Result<(), ClientError> {
         let Answer::Challenge { nonce } = self.answer(until, limit)? else {
             return Err(ClientError::Unexpected);
         };
-        let proof = auth::proof(auth::Purpose::Client, token, &nonce);
-        self.send(&Ask::Prove { proof }, until, limit)?;
+        let proof = auth::proof(auth::ProofPurpose::Client, token, &nonce);
+        self.send(&Request::Prove { proof }, until, limit)?;
         match self.answer(until, limit)? {
             Answer::Welcome => Ok(()),
             _ => Err(ClientError::Unexpected),
@@ -119,25 +124,27 @@ impl Client {
     }
 
     /// Sends a request and waits for the answer.
-    pub fn ask(&mut self, ask: &Ask, limit: Duration) -> Result<Answer, ClientError> {
+    pub fn request(&mut self, ask: &Request, limit: Duration) -> Result<Answer, ClientError> {
         let until = Instant::now() + limit;
         self.send(ask, until, limit)?;
         self.answer(until, limit)
     }
 
     /// Sends a request that has no answer, without waiting.
-    pub fn tell(&mut self, ask: &Ask) -> Result<(), ClientError> {
+    pub fn notify(&mut self, ask: &Request) -> Result<(), ClientError> {
         self.send(ask, Instant::now(), Duration::ZERO)
     }
 
-    fn send(&mut self, ask: &Ask, until: Instant, limit: Duration) -> Result<(), ClientError> {
+    fn send(&mut self, ask: &Request, until: Instant, limit: Duration) -> Result<(), ClientError> {
         let frame = encode(ask).ok_or(ClientError::TooLong)?;
         let mut rest = &frame[..];
         while !rest.is_empty() {
             match self.stream.write(rest) {
                 Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero).into()),
                 Ok(put) => rest = &rest[put..],
-                Err(error) => wait(error, self.stream.as_fd(), Interest::WRITE, until, limit)?,
+                Err(error) => {
+                    wait_unless_failed(error, self.stream.as_fd(), Interest::WRITE, until, limit)?
+                }
             }
         }
         Ok(())
@@ -154,7 +161,9 @@ impl Client {
             match self.stream.read(&mut buffer) {
                 Ok(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
                 Ok(got) => self.decoder.feed(&buffer[..got]),
-                Err(error) => wait(error, self.stream.as_fd(), Interest::READ, until, limit)?,
+                Err(error) => {
+                    wait_unless_failed(error, self.stream.as_fd(), Interest::READ, until, limit)?
+                }
             }
         }
     }
@@ -169,7 +178,7 @@ fn connect_local(path: &std::path::Path, lowest_fd: i32) -> io::Result<UnixStrea
 }
 
 /// Waits until the descriptor is ready if the error means only that; returns other errors.
-fn wait(
+fn wait_unless_failed(
     error: io::Error,
     fd: BorrowedFd<'_>,
     interest: Interest,
@@ -186,6 +195,6 @@ fn wait(
         return Err(ClientError::TimedOut(limit));
     }
     // If the wait has ended early, the caller retries and waits for the rest of the time.
-    is_ready(&fd, interest, left)?;
+    wait_ready(&fd, interest, left)?;
     Ok(())
 }

@@ -8,12 +8,12 @@ const MAGIC: [u8; 4] = *b"USCK";
 
 /// Version of the protocol; peers accept no other version.
 ///
-/// Bump rule: any change to the frame, to [`super::Ask`], [`super::Answer`] or a type inside of
+/// Bump rule: any change to the frame, to [`super::Request`], [`super::Answer`] or a type inside of
 /// them, or to the proof of a token.
 pub const VERSION: u16 = 3;
 
 /// Number of bytes in front of every payload.
-pub const HEAD: usize = 16;
+pub const HEAD_BYTES: usize = 16;
 pub const MAX_PAYLOAD: usize = 256 << 10;
 /// Maximum allocation in bytes for one payload.
 ///
@@ -22,7 +22,7 @@ pub const DECODE_LIMIT: usize = 4 << 20;
 /// Maximum number of bytes that are read from an unauthenticated peer.
 ///
 /// The decoder allocates at most this number of bytes, too.
-pub const UNAUTHENTICATED: usize = 4 << 10;
+pub const MAX_UNAUTHENTICATED_BYTES: usize = 4 << 10;
 
 /// Reason why bytes are not a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -47,13 +47,13 @@ pub fn encode<M: Encode>(message: &M) -> Option<Vec<u8>> {
 
 /// Encodes a message like [`encode`], with another maximum length.
 pub fn encode_within<M: Encode>(message: &M, longest: usize) -> Option<Vec<u8>> {
-    let mut frame = vec![0; HEAD];
+    let mut frame = vec![0; HEAD_BYTES];
     let length =
         bincode::encode_into_std_write(message, &mut frame, bincode::config::standard()).ok()?;
     if length > longest {
         return None;
     }
-    let check = xxh3_64(&frame[HEAD..]) as u32;
+    let check = xxh3_64(&frame[HEAD_BYTES..]) as u32;
     frame[..4].copy_from_slice(&MAGIC);
     frame[4..6].copy_from_slice(&VERSION.to_le_bytes());
     frame[8..12].copy_from_slice(&(length as u32).to_le_bytes());
@@ -65,16 +65,16 @@ pub fn encode_within<M: Encode>(message: &M, longest: usize) -> Option<Vec<u8>> 
 ///
 /// Payloads are at most `LONGEST` bytes long, and their decoding allocates at most `DECODED` bytes.
 #[derive(Debug, Default)]
-pub struct Frames<const LONGEST: usize, const DECODED: usize> {
+pub struct FrameDecoder<const LONGEST: usize, const DECODED: usize> {
     buffer: Vec<u8>,
     /// Number of decoded bytes in the buffer.
     used: usize,
 }
 
 /// Decoder of ckptd and its clients.
-pub type Decoder = Frames<MAX_PAYLOAD, DECODE_LIMIT>;
+pub type Decoder = FrameDecoder<MAX_PAYLOAD, DECODE_LIMIT>;
 
-impl<const LONGEST: usize, const DECODED: usize> Frames<LONGEST, DECODED> {
+impl<const LONGEST: usize, const DECODED: usize> FrameDecoder<LONGEST, DECODED> {
     /// Adds bytes; all complete messages should be taken out before.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.buffer.drain(..self.used);
@@ -83,7 +83,7 @@ impl<const LONGEST: usize, const DECODED: usize> Frames<LONGEST, DECODED> {
     }
 
     /// Returns the number of bytes of an incomplete message.
-    pub fn waiting(&self) -> usize {
+    pub fn incomplete_bytes(&self) -> usize {
         self.buffer.len() - self.used
     }
 
@@ -97,24 +97,24 @@ impl<const LONGEST: usize, const DECODED: usize> Frames<LONGEST, DECODED> {
     /// `None` until the message is complete.
     ///
     /// # Errors
-    /// As [`take`](Self::take), and for frames longer than [`UNAUTHENTICATED`] in total.
+    /// As [`take`](Self::take), and for frames longer than [`MAX_UNAUTHENTICATED_BYTES`] in total.
     pub fn take_unauthenticated<M: Decode<()>>(&mut self) -> Result<Option<M>, WireError> {
-        self.take_within::<M, { UNAUTHENTICATED - HEAD }, UNAUTHENTICATED>()
+        self.take_within::<M, { MAX_UNAUTHENTICATED_BYTES - HEAD_BYTES }, MAX_UNAUTHENTICATED_BYTES>()
     }
 
     /// Returns the number of bytes that may be read from an unauthenticated peer.
     pub fn room_unauthenticated(&self) -> usize {
-        UNAUTHENTICATED.saturating_sub(self.waiting())
+        MAX_UNAUTHENTICATED_BYTES.saturating_sub(self.incomplete_bytes())
     }
 
     fn take_within<M: Decode<()>, const LONGEST_TAKEN: usize, const DECODED_TAKEN: usize>(
         &mut self,
     ) -> Result<Option<M>, WireError> {
         let bytes = &self.buffer[self.used..];
-        let Some((head, rest)) = bytes.split_first_chunk::<HEAD>() else {
-            return is_beginning(bytes).map(|()| None);
+        let Some((head, rest)) = bytes.split_first_chunk::<HEAD_BYTES>() else {
+            return check_beginning(bytes).map(|()| None);
         };
-        is_beginning(head)?;
+        check_beginning(head)?;
         let word =
             |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
         let (length, check) = (word(8), word(12));
@@ -130,7 +130,7 @@ impl<const LONGEST: usize, const DECODED: usize> Frames<LONGEST, DECODED> {
         let config = bincode::config::standard().with_limit::<DECODED_TAKEN>();
         match bincode::decode_from_slice(payload, config) {
             Ok((message, used)) if used == payload.len() => {
-                self.used += HEAD + used;
+                self.used += HEAD_BYTES + used;
                 Ok(Some(message))
             }
             _ => Err(WireError::Damaged),
@@ -138,14 +138,16 @@ impl<const LONGEST: usize, const DECODED: usize> Frames<LONGEST, DECODED> {
     }
 }
 
-impl<const LONGEST: usize, const DECODED: usize> crate::io::Decoder for Frames<LONGEST, DECODED> {
+impl<const LONGEST: usize, const DECODED: usize> crate::io::Decoder
+    for FrameDecoder<LONGEST, DECODED>
+{
     fn feed(&mut self, bytes: &[u8]) {
-        Frames::feed(self, bytes);
+        FrameDecoder::feed(self, bytes);
     }
 }
 
 /// Returns an error if no frame can begin with these bytes.
-fn is_beginning(head: &[u8]) -> Result<(), WireError> {
+fn check_beginning(head: &[u8]) -> Result<(), WireError> {
     if !MAGIC.starts_with(&head[..head.len().min(4)]) {
         return Err(WireError::Magic);
     }

@@ -5,9 +5,9 @@
 //!         (little-endian, length ≤ 256 KiB)
 //! ```
 //!
-//! `payload` is an [`Ask`] or an [`Answer`] in bincode 2's standard configuration; `check` is the
+//! `payload` is an [`Request`] or an [`Answer`] in bincode 2's standard configuration; `check` is the
 //! low half of its XXH3-64. A client sends requests, the daemon answers them; the documentation of
-//! [`Ask`] lists the answers. Over TCP the daemon sends the first message, a challenge ([`auth`]).
+//! [`Request`] lists the answers. Over TCP the daemon sends the first message, a challenge ([`auth`]).
 //!
 //! A [`Decoder`] accepts bytes from any peer. Bytes that are not a frame of this version cause an
 //! error, after which nothing more can be read. The decoder never stores more than one frame and
@@ -22,7 +22,7 @@ mod message;
 pub mod spares;
 
 pub use frame::{
-    DECODE_LIMIT, Decoder, Frames, HEAD, MAX_PAYLOAD, UNAUTHENTICATED, VERSION, WireError, encode,
-    encode_within,
+    DECODE_LIMIT, Decoder, FrameDecoder, HEAD_BYTES, MAX_PAYLOAD, MAX_UNAUTHENTICATED_BYTES,
+    VERSION, WireError, encode, encode_within,
 };
-pub use message::{Answer, Ask, Event, JobStatus, SpareStatus};
+pub use message::{Answer, Event, JobStatus, Request, SpareStatus};

@@ -44,7 +44,7 @@ pub use understudy_messages::{
     ProcessRecord, Registration, ToGuardian, ToManager, ToProcess,
 };
 
-use crate::io::{Interest, is_ready};
+use crate::io::{Interest, wait_ready};
 use bincode::config::standard;
 use rustix::io::Errno;
 use rustix::net::{
@@ -58,40 +58,43 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
-use understudy_formats::private::Directory;
+use understudy_formats::private_directories::PrivateDirectory;
 use understudy_numbers::Guardian;
 
 /// Environment variable of a process with its number, its guardian's and the job's directory.
 ///
 /// Commas separate the three parts.
-pub const LINE: &str = "UNDERSTUDY_LINE";
+pub const LINE_VARIABLE: &str = "UNDERSTUDY_LINE";
 
 /// Prefix of the names of guardians' sockets.
-const GUARDIAN: &str = "guardian-";
+const GUARDIAN_PREFIX: &str = "guardian-";
 /// Prefix of the names of sockets for standard input.
-const INPUT: &str = "input-";
+const INPUT_PREFIX: &str = "input-";
 
 /// Socket in the job's directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Socket {
+pub enum LineSocket {
     Manager,
     Guardian(Guardian),
     /// Relay of the standard input of this guardian.
     Input(Guardian),
 }
 
-impl Socket {
+impl LineSocket {
     fn name(self) -> String {
         match self {
-            Socket::Manager => "line".into(),
-            Socket::Guardian(rank) => format!("{GUARDIAN}{rank}"),
-            Socket::Input(rank) => format!("{INPUT}{rank}"),
+            LineSocket::Manager => "line".into(),
+            LineSocket::Guardian(rank) => format!("{GUARDIAN_PREFIX}{rank}"),
+            LineSocket::Input(rank) => format!("{INPUT_PREFIX}{rank}"),
         }
     }
 
     /// Returns the guardian whose socket has this name.
     pub fn guardian_of(name: &str) -> Option<Guardian> {
-        name.strip_prefix(GUARDIAN)?.parse().ok().map(Guardian)
+        name.strip_prefix(GUARDIAN_PREFIX)?
+            .parse()
+            .ok()
+            .map(Guardian)
     }
 }
 
@@ -99,28 +102,28 @@ impl Socket {
 ///
 /// These processes cannot be replaced. The preload library does not use this crate, and has an
 /// equal constant.
-pub const ASIDE: &str = "aside";
+pub const BYPASS_FILE: &str = "aside";
 /// Name of the file there if a process was refused.
 ///
 /// The preload library has an equal constant.
-pub const REFUSED: &str = "refused";
+pub const REFUSED_FILE: &str = "refused";
 /// Prefix of the names of variables of the launcher that a guardian has changed.
 ///
 /// The preload library has an equal constant.
-pub const LAUNCHERS: &str = "UNDERSTUDY_LAUNCHER_";
+pub const LAUNCHER_PREFIX: &str = "UNDERSTUDY_LAUNCHER_";
 /// Variable of a guardian for the program's LD_PRELOAD.
 ///
 /// The preload library has an equal constant.
-pub const PRELOADED: &str = "UNDERSTUDY_PRELOAD";
+pub const PRELOAD_VARIABLE: &str = "UNDERSTUDY_PRELOAD";
 /// Variable with the inode of the guardian's pid namespace.
 ///
 /// The preload library has an equal constant.
 pub const PID_NAMESPACE: &str = "UNDERSTUDY_PID_NAMESPACE";
 
 /// Maximum length of a message in bytes, most of which a rank's environment needs.
-const LONGEST: usize = 128 << 10;
+const MAX_MESSAGE_BYTES: usize = 128 << 10;
 /// Maximum number of descriptors in a message.
-const DESCRIPTORS: usize = 2 * Registration::DESCRIPTORS + 2;
+const MAX_DESCRIPTORS: usize = 2 * Registration::DESCRIPTORS + 2;
 /// Maximum number of connections to accept: more than the processes of a node.
 const BACKLOG: i32 = 4096;
 
@@ -134,7 +137,7 @@ pub const MAIN_THREAD: u32 = 1;
 /// All but the first two words are for a succeeding manager. A flag is set if its word is not 0.
 #[repr(C)]
 #[derive(Debug, Default)]
-pub struct Page {
+pub struct SharedPage {
     /// Generation that has begun or is to begin; written by the manager.
     pub generation: AtomicU32,
     /// Number of the thread that is in the MPI library, [`MAIN_THREAD`], or 0 for none.
@@ -146,7 +149,7 @@ pub struct Page {
     /// Set if the process has been in a generation that began, or has adopted replicas.
     ///
     /// Written by the manager.
-    pub has_played: AtomicU32,
+    pub has_taken_part: AtomicU32,
     /// Set if the process has continued the program in such a generation; written by it.
     pub has_run: AtomicU32,
     /// Set if a process had done so when its generation began; written by the manager.
@@ -161,14 +164,14 @@ pub struct Page {
     pub is_interruptible: AtomicU32,
     /// Number of deaths of idle spares since the process connected; written by the manager.
     pub spare_deaths: AtomicU32,
-    /// Times at which a launcher last sent each of [`REMEMBERED`]; written by the guardian.
+    /// Times at which a launcher last sent each of [`REPEATED_SIGNALS`]; written by the guardian.
     ///
     /// In nanoseconds since 1970; 0 for never.
-    pub passed: [AtomicU64; REMEMBERED.len()],
+    pub signal_times: [AtomicU64; REPEATED_SIGNALS.len()],
 }
 
 /// Signals for all ranks that are repeated after a job's return to an earlier moment.
-pub const REMEMBERED: [i32; 6] = [
+pub const REPEATED_SIGNALS: [i32; 6] = [
     libc::SIGHUP,
     libc::SIGINT,
     libc::SIGQUIT,
@@ -177,8 +180,8 @@ pub const REMEMBERED: [i32; 6] = [
     libc::SIGUSR2,
 ];
 
-/// Length of a [`Page`] in bytes.
-pub const PAGE: usize = 4096;
+/// Length of a [`SharedPage`] in bytes.
+pub const PAGE_BYTES: usize = 4096;
 
 /// End of a line.
 #[derive(Debug)]
@@ -186,14 +189,14 @@ pub struct Line(OwnedFd);
 
 /// Socket for connections to a manager or guardian.
 #[derive(Debug)]
-pub struct Listener(OwnedFd);
+pub struct LineListener(OwnedFd);
 
-impl Listener {
+impl LineListener {
     /// Creates the socket in the job's directory; replaces one of another process.
     ///
     /// # Errors
     /// Errors of bind(2) and listen(2).
-    pub fn new(directory: &Directory, of: Socket) -> io::Result<Listener> {
+    pub fn new(directory: &PrivateDirectory, of: LineSocket) -> io::Result<LineListener> {
         directory.remove_all(of.name().as_ref())?;
         let socket = socket_with(
             AddressFamily::UNIX,
@@ -203,25 +206,25 @@ impl Listener {
         )?;
         bind(&socket, &address(directory, of)?)?;
         listen(&socket, BACKLOG)?;
-        Ok(Listener(socket))
+        Ok(LineListener(socket))
     }
 
     /// Accepts the next connection if one is waiting.
-    pub fn waiting(&self) -> Option<Line> {
-        is_ready(&self.0, Interest::READ, Duration::ZERO)
+    pub fn accept_waiting(&self) -> Option<Line> {
+        wait_ready(&self.0, Interest::READ, Duration::ZERO)
             .ok()
             .filter(|&is_there| is_there)?;
         Some(Line(accept_with(&self.0, SocketFlags::CLOEXEC).ok()?))
     }
 }
 
-impl From<OwnedFd> for Listener {
-    fn from(descriptor: OwnedFd) -> Listener {
-        Listener(descriptor)
+impl From<OwnedFd> for LineListener {
+    fn from(descriptor: OwnedFd) -> LineListener {
+        LineListener(descriptor)
     }
 }
 
-impl AsFd for Listener {
+impl AsFd for LineListener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
@@ -230,7 +233,7 @@ impl AsFd for Listener {
 /// Returns the socket's address by the directory's descriptor.
 ///
 /// The path of a socket is limited to 108 bytes (unix(7)).
-fn address(directory: &Directory, of: Socket) -> io::Result<SocketAddrUnix> {
+fn address(directory: &PrivateDirectory, of: LineSocket) -> io::Result<SocketAddrUnix> {
     let path = format!(
         "/proc/self/fd/{}/{}",
         directory.as_fd().as_raw_fd(),
@@ -271,8 +274,8 @@ impl Line {
     /// # Errors
     /// Errors of connect(2); `NotFound` without the directory; an error if other users can access
     /// it.
-    pub fn call(directory: &Path, whom: Socket) -> io::Result<Line> {
-        let directory = Directory::open(directory)?.ok_or(io::ErrorKind::NotFound)?;
+    pub fn connect(directory: &Path, whom: LineSocket) -> io::Result<Line> {
+        let directory = PrivateDirectory::open(directory)?.ok_or(io::ErrorKind::NotFound)?;
         let socket = socket_with(
             AddressFamily::UNIX,
             SocketType::SEQPACKET,
@@ -305,7 +308,7 @@ impl Line {
         self.send_with(message, &[])
     }
 
-    /// Sends a message with at most [`DESCRIPTORS`] descriptors.
+    /// Sends a message with at most [`MAX_DESCRIPTORS`] descriptors.
     ///
     /// # Errors
     /// As [`send`](Self::send).
@@ -327,10 +330,10 @@ impl Line {
         descriptors: &[BorrowedFd<'_>],
     ) -> io::Result<()> {
         let bytes = bincode::encode_to_vec(message, standard()).map_err(io::Error::other)?;
-        if bytes.len() > LONGEST {
+        if bytes.len() > MAX_MESSAGE_BYTES {
             return Err(Errno::MSGSIZE.into());
         }
-        let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+        let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
         loop {
             let mut control = SendAncillaryBuffer::new(&mut room);
             if !descriptors.is_empty()
@@ -373,11 +376,11 @@ impl Line {
         &self,
         limit: impl Into<Option<Duration>>,
     ) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
-        if !is_ready(&self.0, Interest::READ, limit)? {
+        if !wait_ready(&self.0, Interest::READ, limit)? {
             return Ok(None);
         }
-        let mut bytes = vec![0; LONGEST];
-        let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+        let mut bytes = vec![0; MAX_MESSAGE_BYTES];
+        let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
         let mut control = RecvAncillaryBuffer::new(&mut room);
         let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
         let length = match recvmsg(
@@ -412,10 +415,10 @@ mod tests {
     fn messages_arrive_one_by_one_with_descriptors_and_an_end_is_an_error() {
         let place = tempfile::tempdir().expect("a directory");
         let place = place.path().join("job");
-        let directory = Directory::make(&place).expect("a directory of its own");
-        let listener = Listener::new(&directory, Socket::Manager).expect("a socket");
-        let one = Line::call(&place, Socket::Manager).expect("connected");
-        let other = listener.waiting().expect("a call");
+        let directory = PrivateDirectory::make(&place).expect("a directory of its own");
+        let listener = LineListener::new(&directory, LineSocket::Manager).expect("a socket");
+        let one = Line::connect(&place, LineSocket::Manager).expect("connected");
+        let other = listener.accept_waiting().expect("a call");
         let begin = ToProcess::Begin {
             generation: Generation(7),
             rank: Rank(1),
@@ -443,8 +446,8 @@ mod tests {
         assert_eq!(gone.kind(), io::ErrorKind::UnexpectedEof);
         // Another manager takes over the name.
         drop((listener, descriptors));
-        assert!(Line::call(&place, Socket::Manager).is_err());
-        let _listener = Listener::new(&directory, Socket::Manager).expect("a socket");
-        Line::call(&place, Socket::Manager).expect("connected");
+        assert!(Line::connect(&place, LineSocket::Manager).is_err());
+        let _listener = LineListener::new(&directory, LineSocket::Manager).expect("a socket");
+        Line::connect(&place, LineSocket::Manager).expect("connected");
     }
 }

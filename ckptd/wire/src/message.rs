@@ -1,12 +1,12 @@
 //! Messages of the protocol. Any change here requires a new [`super::VERSION`].
 
-use crate::spares::{Lease, Limits, Need, Refusal, Spare, Token};
+use crate::spares::{Lease, LeaseToken, Refusal, Spare, SpareLimits, SpareNeed};
 use bincode::{Decode, Encode};
 use understudy_numbers::{ProcessNumber, Worker};
 
 /// Request of a client.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
-pub enum Ask {
+pub enum Request {
     /// Proves that the client has a token; the first message over TCP. Answer: `Welcome`.
     Prove { proof: [u8; 32] },
     /// Registers the client as a spare while the connection lasts. Answer: `Welcome`.
@@ -15,12 +15,12 @@ pub enum Ask {
         job: String,
         spare: Spare,
         /// Limits of the job's number of spares.
-        limits: Limits,
+        limits: SpareLimits,
     },
     /// The spare is alive. No answer.
     Beat,
     /// The spare has replaced a worker and leaves the pool. No answer.
-    Playing { worker: Worker },
+    Replaced { worker: Worker },
     /// The spare exits, because the job has ended. No answer.
     Leave,
     /// Requests spares for dead workers. Answer: `Leased`.
@@ -29,7 +29,7 @@ pub enum Ask {
         job: String,
         /// Number of this round of leases, which grows with each attempt at a recovery.
         round: u64,
-        needs: Vec<Need>,
+        needs: Vec<SpareNeed>,
     },
     /// Reports used spares, in place of which others can be started. Answer: `Start`.
     Replenish {
@@ -44,7 +44,7 @@ pub enum Ask {
     GiveBack {
         /// The launcher's name of the job.
         job: String,
-        token: Token,
+        token: LeaseToken,
     },
     /// Requests the state of all jobs. Answer: `Status`.
     Status,
@@ -80,7 +80,7 @@ pub struct JobStatus {
     /// Spares in the pool.
     pub spares: Vec<SpareStatus>,
     /// Ranks of former spares that have replaced workers.
-    pub players: Vec<ProcessNumber>,
+    pub replacements: Vec<ProcessNumber>,
     /// Number of requested spares that have not registered yet.
     pub wanted: u32,
     /// Recent events.

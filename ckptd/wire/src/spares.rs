@@ -6,12 +6,12 @@ use understudy_numbers::{ProcessNumber, Worker};
 
 /// Number that a daemon never issues twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
-pub struct Token(pub u64);
+pub struct LeaseToken(pub u64);
 
 /// Receipt of a spare's registration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
-pub struct Ticket {
-    pub token: Token,
+pub struct SpareTicket {
+    pub token: LeaseToken,
 }
 
 /// Spare, as registered by the spare itself.
@@ -32,7 +32,7 @@ pub struct Spare {
 
 /// Location of a process.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
-pub struct Place {
+pub struct ProcessLocation {
     pub host: String,
     /// Failure domain.
     pub domain: String,
@@ -40,12 +40,12 @@ pub struct Place {
 
 /// Dead worker that needs a replacement.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
-pub struct Need {
+pub struct SpareNeed {
     pub worker: Worker,
     /// Location of the failed process.
-    pub failed: Place,
+    pub failed: ProcessLocation,
     /// Locations of the replicas, the one that is fetched first in front.
-    pub copies: Vec<Place>,
+    pub copies: Vec<ProcessLocation>,
 }
 
 /// Assignment of a spare to a dead worker.
@@ -54,19 +54,19 @@ pub struct Lease {
     pub worker: Worker,
     /// Rank of the spare in the launcher's world.
     pub rank: ProcessNumber,
-    pub token: Token,
+    pub token: LeaseToken,
 }
 
 /// Limits of the number of spares of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
-pub struct Limits {
+pub struct SpareLimits {
     /// Number below which spares are requested.
     pub minimum: u32,
     /// Number above which spares are refused.
     pub maximum: u32,
 }
 
-impl Limits {
+impl SpareLimits {
     /// Returns an error if no number of spares is within the limits.
     pub fn check(self) -> Result<(), Refusal> {
         match self.minimum <= self.maximum && self.maximum > 0 {

@@ -6,10 +6,12 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use understudy_formats::events::{ProcessNumber, Worker};
-use understudy_wire::spares::{Lease, Limits, Need, Place, Refusal, Spare, Token};
+use understudy_wire::spares::{
+    Lease, LeaseToken, ProcessLocation, Refusal, Spare, SpareLimits, SpareNeed,
+};
 use understudy_wire::{
-    Answer, Ask, DECODE_LIMIT, Decoder, Event, HEAD, JobStatus, MAX_PAYLOAD, SpareStatus, VERSION,
-    WireError, encode,
+    Answer, DECODE_LIMIT, Decoder, Event, HEAD_BYTES, JobStatus, MAX_PAYLOAD, Request, SpareStatus,
+    VERSION, WireError, encode,
 };
 use watch::largest;
 use xxhash_rust::xxh3::xxh3_64;
@@ -19,8 +21,8 @@ mod drive;
 #[path = "../../../fuzz/src/watch.rs"]
 mod watch;
 
-fn place(name: &str) -> Place {
-    Place {
+fn place(name: &str) -> ProcessLocation {
+    ProcessLocation {
         host: format!("host-{name}"),
         domain: format!("domain-{name}"),
     }
@@ -37,9 +39,9 @@ fn spare() -> Spare {
     }
 }
 
-fn asks() -> Vec<Ask> {
+fn asks() -> Vec<Request> {
     let needs = |count: u32| {
-        let need = |worker| Need {
+        let need = |worker| SpareNeed {
             worker: Worker(worker),
             failed: place("a"),
             copies: vec![place("b"), place("c")],
@@ -48,33 +50,33 @@ fn asks() -> Vec<Ask> {
     };
     let job = || "prterun-host-1@1".to_owned();
     vec![
-        Ask::Prove { proof: [9; 32] },
-        Ask::Register {
+        Request::Prove { proof: [9; 32] },
+        Request::Register {
             job: job(),
             spare: spare(),
-            limits: Limits {
+            limits: SpareLimits {
                 minimum: 1,
                 maximum: 3,
             },
         },
-        Ask::Beat,
-        Ask::Playing { worker: Worker(3) },
-        Ask::Leave,
-        Ask::Lease {
+        Request::Beat,
+        Request::Replaced { worker: Worker(3) },
+        Request::Leave,
+        Request::Lease {
             job: job(),
             round: u64::MAX,
             needs: needs(1000),
         },
-        Ask::GiveBack {
+        Request::GiveBack {
             job: job(),
-            token: Token(7),
+            token: LeaseToken(7),
         },
-        Ask::Replenish {
+        Request::Replenish {
             job: job(),
             spares: 1,
             aim: 3,
         },
-        Ask::Status,
+        Request::Status,
     ]
 }
 
@@ -82,7 +84,7 @@ fn answers() -> Vec<Answer> {
     let lease = Lease {
         worker: Worker(1),
         rank: ProcessNumber(5),
-        token: Token(u64::MAX),
+        token: LeaseToken(u64::MAX),
     };
     let status = JobStatus {
         job: "job".into(),
@@ -90,7 +92,7 @@ fn answers() -> Vec<Answer> {
             spare: spare(),
             leased: Some(Worker(1)),
         }],
-        players: vec![ProcessNumber(6), ProcessNumber(7)],
+        replacements: vec![ProcessNumber(6), ProcessNumber(7)],
         wanted: 1,
         events: vec![Event {
             at: 1,
@@ -135,12 +137,12 @@ fn what_is_sent_arrives_in_pieces_of_any_length() {
         let (mut decoder, mut got) = (Decoder::default(), Vec::new());
         for bytes in frames.chunks(piece) {
             decoder.feed(bytes);
-            while let Some(ask) = decoder.take::<Ask>().expect("good frames") {
+            while let Some(ask) = decoder.take::<Request>().expect("good frames") {
                 got.push(ask);
             }
         }
         assert_eq!(got, asks());
-        assert_eq!(decoder.waiting(), 0);
+        assert_eq!(decoder.incomplete_bytes(), 0);
     }
     for answer in answers() {
         assert_eq!(
@@ -154,14 +156,14 @@ fn what_is_sent_arrives_in_pieces_of_any_length() {
 fn every_bit_counts() {
     for ask in asks()
         .into_iter()
-        .filter(|ask| !matches!(ask, Ask::Lease { .. }))
+        .filter(|ask| !matches!(ask, Request::Lease { .. }))
     {
         let frame = encode(&ask).expect("short enough");
         for bit in 0..frame.len() * 8 {
             let mut damaged = frame.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
             // A length that is too long makes the decoder wait for more bytes.
-            let got = decode_one::<Ask>(&damaged);
+            let got = decode_one::<Request>(&damaged);
             assert!(
                 matches!(got, Err(_) | Ok(None)),
                 "bit {bit} of {ask:?} does not matter: {got:?}"
@@ -169,7 +171,7 @@ fn every_bit_counts() {
         }
         for length in 0..frame.len() {
             assert_eq!(
-                decode_one::<Ask>(&frame[..length]),
+                decode_one::<Request>(&frame[..length]),
                 Ok(None),
                 "{length} bytes of {ask:?}"
             );
@@ -181,21 +183,24 @@ fn every_bit_counts() {
 fn absurd_lengths_are_refused_before_anything_is_kept() {
     let mut frame = framed(&[]);
     frame[8..12].copy_from_slice(&u32::MAX.to_le_bytes());
-    assert_eq!(decode_one::<Ask>(&frame), Err(WireError::Length(u32::MAX)));
+    assert_eq!(
+        decode_one::<Request>(&frame),
+        Err(WireError::Length(u32::MAX))
+    );
     frame[8..12].copy_from_slice(&(MAX_PAYLOAD as u32 + 1).to_le_bytes());
     assert_eq!(
-        decode_one::<Ask>(&frame),
+        decode_one::<Request>(&frame),
         Err(WireError::Length(MAX_PAYLOAD as u32 + 1))
     );
     assert_eq!(
-        decode_one::<Ask>(b"GET / HTTP/1.1\r\n"),
+        decode_one::<Request>(b"GET / HTTP/1.1\r\n"),
         Err(WireError::Magic)
     );
-    assert_eq!(decode_one::<Ask>(b"\x00"), Err(WireError::Magic));
+    assert_eq!(decode_one::<Request>(b"\x00"), Err(WireError::Magic));
     let mut later = framed(&[]);
     later[4..6].copy_from_slice(&(VERSION + 1).to_le_bytes());
     assert_eq!(
-        decode_one::<Ask>(&later[..6]),
+        decode_one::<Request>(&later[..6]),
         Err(WireError::Version(VERSION + 1))
     );
     let long = Answer::Closed("x".repeat(MAX_PAYLOAD));
@@ -210,7 +215,7 @@ fn nobody_allocates_what_a_message_only_claims() {
         let mut payload = vec![5, 1, b'j', 1, claimed];
         payload.extend([0xff; 16]);
         let frame = framed(&payload);
-        let got = largest(|| assert_eq!(decode_one::<Ask>(&frame), Err(WireError::Damaged)));
+        let got = largest(|| assert_eq!(decode_one::<Request>(&frame), Err(WireError::Damaged)));
         assert!(got <= DECODE_LIMIT, "{got} bytes");
     }
     // A list of maximum length: as many empty names as fit.
@@ -219,14 +224,14 @@ fn nobody_allocates_what_a_message_only_claims() {
     payload.extend((parts as u32 / 6).to_le_bytes());
     payload.resize(MAX_PAYLOAD, 0);
     let frame = framed(&payload);
-    let got = largest(|| assert!(decode_one::<Ask>(&frame).is_err()));
+    let got = largest(|| assert!(decode_one::<Request>(&frame).is_err()));
     assert!(got <= DECODE_LIMIT, "{got} bytes");
 }
 
 fn limited(bytes: &[u8]) -> Result<(), TestCaseError> {
     let got = largest(|| drive::drive(bytes));
     prop_assert!(
-        got <= DECODE_LIMIT.max(2 * (bytes.len() + HEAD)),
+        got <= DECODE_LIMIT.max(2 * (bytes.len() + HEAD_BYTES)),
         "{got} bytes"
     );
     Ok(())
@@ -250,7 +255,7 @@ proptest! {
     #[test]
     fn near_misses(which in any::<usize>(), changes in vec((any::<usize>(), any::<u8>()), 1..6), cut in any::<usize>()) {
         let asks = asks();
-        let mut payload = encode(&asks[which % asks.len()]).expect("short enough").split_off(HEAD);
+        let mut payload = encode(&asks[which % asks.len()]).expect("short enough").split_off(HEAD_BYTES);
         for (at, value) in changes {
             let length = payload.len();
             payload[at % length] = value;

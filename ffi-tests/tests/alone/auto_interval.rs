@@ -44,7 +44,8 @@ fn workers_agree_on_an_interval_that_fits_the_cost() {
             &format!("they differ: {first:?}, {second:?}"),
         );
         for [cost, mtbf, interval] in first {
-            let expected = advice::interval(Duration::from_nanos(cost), Duration::from_nanos(mtbf));
+            let expected =
+                advice::job_interval(Duration::from_nanos(cost), Duration::from_nanos(mtbf));
             outcome.check(
                 expected == Duration::from_nanos(interval),
                 &format!("{interval} ns instead of {expected:?} for {cost} ns"),

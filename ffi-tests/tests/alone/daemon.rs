@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::rc::Rc;
 use understudy_formats::events::{Kind, ProcessNumber, SpareChoice, Worker};
-use understudy_wire::spares::{Lease, Token};
+use understudy_wire::spares::{Lease, LeaseToken};
 use understudy_wire::{Answer, encode};
 
 const VICTIM: u32 = 1;
@@ -254,7 +254,7 @@ fn leases(of: &[(u32, u32)]) -> Vec<u8> {
     let lease = |&(worker, rank): &(u32, u32)| Lease {
         worker: Worker(worker),
         rank: ProcessNumber(rank),
-        token: Token(1),
+        token: LeaseToken(1),
     };
     encode(&Answer::Leased(of.iter().map(lease).collect())).expect("short enough")
 }

@@ -8,7 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime};
-use understudy_formats::private;
+use understudy_formats::private_directories;
 
 fn heat() -> String {
     place::example("heat2d").to_string_lossy().into_owned()
@@ -119,7 +119,7 @@ fn files_of_a_lost_job_are_looked_into() {
 /// A file as a job of a launcher that is gone leaves it.
 fn remains(name: &str, host: &str, age: Duration) -> PathBuf {
     // No process has this number (proc(5), /proc/sys/kernel/pid_max).
-    let path = private::in_memory().join(format!("{name}prterun-{host}-4194305@1-0"));
+    let path = private_directories::in_memory().join(format!("{name}prterun-{host}-4194305@1-0"));
     std::fs::write(&path, [0; 4096]).expect("the job that runs has made the directory");
     let file = std::fs::File::options().write(true).open(&path);
     file.and_then(|file| file.set_modified(SystemTime::now() - age))

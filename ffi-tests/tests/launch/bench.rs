@@ -57,7 +57,9 @@ impl Bench {
     ) -> Bench {
         let mpi = MpiLibrary::of(program).unwrap();
         let directory = tempfile::tempdir().unwrap();
-        let memory = tempfile::tempdir_in(understudy_formats::private::MEMORY).unwrap();
+        let memory =
+            tempfile::tempdir_in(understudy_formats::private_directories::SHARED_MEMORY_DIRECTORY)
+                .unwrap();
         let settings = ServerSettings {
             mpi: mpi.clone(),
             directory: directory.path().to_owned(),

@@ -5,31 +5,37 @@
 
 mod frame;
 mod guard;
-pub mod raw;
-mod risk;
-pub mod turn;
+pub mod mpi_lock;
+pub mod raw_syscall;
+mod stoppable_call;
 mod x86_64;
 
 pub use frame::{BASE, FRAME_SIZE, OFFSET_OF_RBP, OFFSET_OF_RBX, OFFSET_OF_RSP, TOP};
 pub use frame::{Frame, Rewound, addresses_of_last_call, innermost_slot, top_frame};
-pub use guard::{escape_from, guarded, interrupted_at};
-pub use risk::{Stopped, at_risk, is_at_risk, refuse, stop, stop_if_due};
+pub use guard::{escape_from, guarded, interrupted_address};
 use std::ffi::c_void;
-pub use x86_64::{
-    AFTER, DEPART, DISPATCH, DIVERTED, EXECUTE, GREQUEST_FORTRAN, KEYVAL_PROXY, LEAVE, RECORD,
-    RECOVER, WAIT, divert_to,
+pub use stoppable_call::{
+    StopReason, call_stoppable, is_stoppable, stop, stop_at_mpi_call, stop_if_due,
 };
 pub use x86_64::{
-    Answer, answer_all, call_program, call_user, depart_by, departs, divert, end_wait,
-    is_recording, is_rewound, leave_callbacks, leave_user, on_stack_of, rewind, run_user,
-    set_handler, set_recording, stay, undivert, wait_mark, will_block, will_return, without_mpi,
+    AFTER_HANDLER, DEPART, DISPATCH, DIVERTED, EXECUTE, GREQUEST_FORTRAN, KEYVAL_PROXY, LEAVE,
+    RECORD, RECOVER, WAIT_KIND, divert_to,
+};
+pub use x86_64::{
+    AnsweredResult, abandon_callbacks, answer_all, call_program, call_user, cancel_departure,
+    depart_by, divert, end_wait, is_departing, is_recording, is_rewound, leave_user,
+    mark_blocking_wait, mark_short_wait, on_stack_of, rewind, run_user, set_handler, set_recording,
+    undivert, wait_kind, without_mpi,
 };
 
 /// Calls a function of the runtime on the program's stack, which calls the program.
 ///
 /// # Safety
 /// As [`call_program`]; `call` must do what a callback of the program may.
-pub unsafe fn call_program_by<T>(call: extern "C" fn(&mut T) -> u64, arguments: &mut T) -> u64 {
+pub unsafe fn call_program_through<T>(
+    call: extern "C" fn(&mut T) -> u64,
+    arguments: &mut T,
+) -> u64 {
     // SAFETY: the caller upholds the requirements; the argument is valid until the call returns.
     unsafe {
         call_program(
@@ -39,16 +45,16 @@ pub unsafe fn call_program_by<T>(call: extern "C" fn(&mut T) -> u64, arguments: 
     }
 }
 
-type OfSix = extern "C" fn(u64, u64, u64, u64, u64, u64) -> u64;
+type SixArgumentFunction = extern "C" fn(u64, u64, u64, u64, u64, u64) -> u64;
 
 /// Call with six arguments.
-struct Six {
-    function: OfSix,
+struct SixArgumentCall {
+    function: SixArgumentFunction,
     arguments: [u64; 6],
 }
 
 /// Executes the call on the program's stack.
-extern "C" fn call_six(six: &mut Six) -> u64 {
+extern "C" fn call_six(six: &mut SixArgumentCall) -> u64 {
     let [a, b, c, d, e, f] = six.arguments;
     (six.function)(a, b, c, d, e, f)
 }
@@ -60,10 +66,10 @@ extern "C" fn call_six(six: &mut Six) -> u64 {
 pub unsafe fn call_program_with_six(function: *const c_void, arguments: [u64; 6]) -> u64 {
     // SAFETY: the caller upholds the requirements.
     unsafe {
-        let function = std::mem::transmute::<*const c_void, OfSix>(function);
-        call_program_by(
+        let function = std::mem::transmute::<*const c_void, SixArgumentFunction>(function);
+        call_program_through(
             call_six,
-            &mut Six {
+            &mut SixArgumentCall {
                 function,
                 arguments,
             },
@@ -77,7 +83,7 @@ pub unsafe fn call_program_with_six(function: *const c_void, arguments: [u64; 6]
 ///
 /// # Safety
 /// `callback` must be a callback of the program.
-pub unsafe fn function_of(callback: u64) -> (*const c_void, u64) {
+pub unsafe fn callback_code(callback: u64) -> (*const c_void, u64) {
     let block = callback & !(understudy_abi::CLOSURE as u64);
     match block == callback {
         true => (callback as *const c_void, 0),

@@ -45,7 +45,7 @@ pub const ERR_ABI: c_int = 81;
 pub const ERR_UNSUPPORTED_OPERATION: c_int = 52;
 
 /// True for error classes about arguments, which are checked before anything is sent.
-pub fn is_of_arguments(class: c_int) -> bool {
+pub fn is_argument_class(class: c_int) -> bool {
     const CLASSES: [c_int; 9] = [
         ERR_BUFFER,
         ERR_COUNT,
@@ -61,6 +61,6 @@ pub fn is_of_arguments(class: c_int) -> bool {
 }
 
 /// Converts an MPI return code to a result.
-pub fn succeeded(rc: c_int) -> Result<(), c_int> {
+pub fn check(rc: c_int) -> Result<(), c_int> {
     if rc == SUCCESS { Ok(()) } else { Err(rc) }
 }

@@ -19,7 +19,7 @@ pub fn open(directory: &Path, rank: ProcessNumber) {
 }
 
 /// True if an event file is open.
-pub fn are_kept() -> bool {
+pub fn is_recording() -> bool {
     let writer = WRITER.try_lock().ok();
     writer.is_some_and(|writer| writer.as_ref().is_some_and(EventWriter::is_on))
 }

@@ -14,28 +14,28 @@ use understudy_settings::fault::{Action, Fault, FaultPosition, FaultTarget};
 pub use understudy_settings::fault::{Damage, MissingFeature, Victim};
 use understudy_settings::points;
 
-struct State {
+struct FaultState {
     /// Faults of this process.
     faults: Vec<Fault>,
     /// Number of passages of each fault point, if requested.
     passed: Option<Vec<AtomicU64>>,
 }
 
-static STATE: OnceLock<State> = OnceLock::new();
+static STATE: OnceLock<FaultState> = OnceLock::new();
 /// True if fault points are active.
 static ACTIVE: AtomicBool = AtomicBool::new(false);
 
 /// Function that damages a replica which this process stores.
 static DAMAGES: OnceLock<fn(Victim)> = OnceLock::new();
 /// Function that re-initialises MPI.
-static RENEW: OnceLock<fn()> = OnceLock::new();
+static REINIT_MPI: OnceLock<fn()> = OnceLock::new();
 
 /// Function that kills the process manager.
 static KILL_MANAGER: OnceLock<fn()> = OnceLock::new();
 
 /// Sets the functions that re-initialise MPI and that kill the process manager.
-pub fn renew_by(renew: fn(), kill_manager: fn()) {
-    let _ = (RENEW.set(renew), KILL_MANAGER.set(kill_manager));
+pub fn set_reinit(renew: fn(), kill_manager: fn()) {
+    let _ = (REINIT_MPI.set(renew), KILL_MANAGER.set(kill_manager));
 }
 
 fn faults() -> &'static [Fault] {
@@ -43,14 +43,14 @@ fn faults() -> &'static [Fault] {
 }
 
 /// Sets the function that damages replicas.
-pub fn damages_copies_by(damage: fn(Victim)) {
+pub fn set_damage(damage: fn(Victim)) {
     let _ = DAMAGES.set(damage);
 }
 
-/// Number of MPI calls of this process, counted if a fault needs it ([`counts_calls`]).
+/// Number of MPI calls of this process, counted if a fault needs it ([`must_count_calls`]).
 pub static CALLS: AtomicU64 = AtomicU64::new(0);
-/// Number of the next call for which [`call_is_due`] must be called.
-pub static DUE: AtomicU64 = AtomicU64::new(u64::MAX);
+/// Number of the next call for which [`strike_at_call`] must be called.
+pub static NEXT_FAULT_CALL: AtomicU64 = AtomicU64::new(u64::MAX);
 
 /// Selects the job's faults that concern this process, in a job of `workers` workers.
 ///
@@ -74,7 +74,7 @@ pub fn set(mut faults: Vec<Fault>, process: ProcessNumber, workers: u32) -> Resu
         }
     }
     ACTIVE.store(!faults.is_empty(), Ordering::Relaxed);
-    let _ = STATE.set(State { faults, passed });
+    let _ = STATE.set(FaultState { faults, passed });
     set_due(0);
     Ok(())
 }
@@ -102,7 +102,7 @@ fn kill_after(time: Duration) -> Result<(), String> {
 }
 
 /// True if this feature is to count as missing.
-pub fn pretends(lack: MissingFeature) -> bool {
+pub fn is_missing(lack: MissingFeature) -> bool {
     faults().contains(&Fault::Pretend(lack))
 }
 
@@ -168,10 +168,10 @@ fn strike(delay: Duration, action: Action) {
             crate::events::emit(Kind::Kill {
                 signal: libc::SIGKILL,
             });
-            crate::sys::kill_self();
+            crate::system_calls::kill_self();
         }
         (Action::Reinit, _) => {
-            if let Some(renew) = RENEW.get() {
+            if let Some(renew) = REINIT_MPI.get() {
                 renew();
             }
         }
@@ -191,15 +191,15 @@ fn strike(delay: Duration, action: Action) {
 }
 
 /// True if MPI calls must be counted; thunks then use the counting entry.
-pub fn counts_calls() -> bool {
+pub fn must_count_calls() -> bool {
     STATE.get().is_some_and(|state| state.passed.is_some())
-        || DUE.load(Ordering::Relaxed) != u64::MAX
+        || NEXT_FAULT_CALL.load(Ordering::Relaxed) != u64::MAX
 }
 
 /// Executes the faults of the current call.
 ///
 /// Called on the program's stack, before the call is entered.
-pub extern "C" fn call_is_due() {
+pub extern "C" fn strike_at_call() {
     let now = CALLS.load(Ordering::Relaxed);
     for fault in faults() {
         if let Fault::Strike {
@@ -225,7 +225,7 @@ fn set_due(now: u64) {
         } if *call > now => Some(*call),
         _ => None,
     });
-    DUE.store(calls.min().unwrap_or(u64::MAX), Ordering::Relaxed);
+    NEXT_FAULT_CALL.store(calls.min().unwrap_or(u64::MAX), Ordering::Relaxed);
 }
 
 /// Writes the counts to the event file if requested. Called at the rank's end.

@@ -10,9 +10,9 @@ use understudy_mpi::real_types::RealComm;
 /// This is a collective.
 ///
 /// # Errors
-/// The error of a real procedure; [`mpi::Error::INTERN`] if the values exceed 2 GiB or cannot be
+/// The error of a real procedure; [`mpi_shim::Error::INTERN`] if the values exceed 2 GiB or cannot be
 /// decoded.
-pub fn everybodys<T>(comm: RealComm, own: &T) -> mpi::Result<Vec<T>>
+pub fn gather_from_all<T>(comm: RealComm, own: &T) -> mpi::Result<Vec<T>>
 where
     T: bincode::Encode + bincode::Decode<()>,
 {
@@ -32,6 +32,6 @@ where
 ///
 /// # Errors
 /// The error of the real procedure.
-pub fn all_say(comm: RealComm, own: bool) -> mpi::Result<bool> {
+pub fn all_true(comm: RealComm, own: bool) -> mpi::Result<bool> {
     Ok(comm.extremes(Extreme::Least, &[own.into()])? == [1])
 }

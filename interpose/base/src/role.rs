@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicU8, Ordering};
 static ROLE: AtomicU8 = AtomicU8::new(0);
 const IS_INITIALISED: u8 = 1;
 const IS_PROTECTED: u8 = 2;
-const IS_PLAYING: u8 = 4;
+const IS_WORKER: u8 = 4;
 
 /// Publishes the role of a process that has called MPI_Init.
 pub fn publish(is_protected: bool, is_playing: bool) {
     let flag = |flag: u8, holds: bool| if holds { flag } else { 0 };
-    let flags = IS_INITIALISED | flag(IS_PROTECTED, is_protected) | flag(IS_PLAYING, is_playing);
+    let flags = IS_INITIALISED | flag(IS_PROTECTED, is_protected) | flag(IS_WORKER, is_playing);
     ROLE.store(flags, Ordering::Relaxed);
 }
 
@@ -31,6 +31,6 @@ pub fn is_protected() -> bool {
 /// True if this process is a worker that has not finalised MPI.
 ///
 /// Safe in any thread and in a signal handler.
-pub fn is_playing() -> bool {
-    ROLE.load(Ordering::Relaxed) & IS_PLAYING != 0
+pub fn is_worker() -> bool {
+    ROLE.load(Ordering::Relaxed) & IS_WORKER != 0
 }

@@ -8,23 +8,23 @@ use std::sync::atomic::AtomicU8;
 use understudy_mpi::library;
 
 /// Functions of the shim in the runtime's own namespace.
-struct Own {
+struct ShimFunctions {
     hold_descriptors: unsafe extern "C" fn(),
     release_descriptors: unsafe extern "C" fn(),
 }
 
 /// Functions of the shim in the MPI library's namespace.
-struct Mpi {
-    own: Own,
+struct MpiShimFunctions {
+    own: ShimFunctions,
     mark_waits: unsafe extern "C" fn(*const AtomicU8),
     hold_ends: unsafe extern "C" fn(extern "C" fn() -> bool),
     after_cancellation: unsafe extern "C" fn(extern "C" fn()),
 }
 
-fn own_of(find: impl Fn(&CStr) -> Option<*mut c_void>) -> Option<Own> {
+fn shim_functions(find: impl Fn(&CStr) -> Option<*mut c_void>) -> Option<ShimFunctions> {
     // SAFETY: the shim exports functions of these types.
     unsafe {
-        Some(Own {
+        Some(ShimFunctions {
             hold_descriptors: transmute::<*mut c_void, unsafe extern "C" fn()>(find(
                 c"understudy_shim_hold_descriptors",
             )?),
@@ -35,29 +35,29 @@ fn own_of(find: impl Fn(&CStr) -> Option<*mut c_void>) -> Option<Own> {
     }
 }
 
-fn present(function: *mut c_void) -> Option<*mut c_void> {
+fn non_null(function: *mut c_void) -> Option<*mut c_void> {
     (!function.is_null()).then_some(function)
 }
 
 /// Returns the runtime's shim; `None` in unit tests, which have no shim.
-fn own() -> Option<&'static Own> {
-    static OWN: OnceLock<Option<Own>> = OnceLock::new();
+fn runtime_shim() -> Option<&'static ShimFunctions> {
+    static OWN: OnceLock<Option<ShimFunctions>> = OnceLock::new();
     OWN.get_or_init(|| {
         // SAFETY: dlsym(3) with a C string, in this namespace.
-        own_of(|name| present(unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }))
+        shim_functions(|name| non_null(unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }))
     })
     .as_ref()
 }
 
 /// Returns the MPI library's shim; `None` in unit tests, which have no shim.
-fn mpi() -> Option<&'static Mpi> {
-    static MPI: OnceLock<Option<Mpi>> = OnceLock::new();
+fn mpi_shim() -> Option<&'static MpiShimFunctions> {
+    static MPI: OnceLock<Option<MpiShimFunctions>> = OnceLock::new();
     MPI.get_or_init(|| {
-        let find = |name: &CStr| present(library::shim_function(name));
+        let find = |name: &CStr| non_null(library::shim_function(name));
         // SAFETY: the shim exports functions of these types.
         unsafe {
-            Some(Mpi {
-                own: own_of(find)?,
+            Some(MpiShimFunctions {
+                own: shim_functions(find)?,
                 mark_waits: transmute::<*mut c_void, unsafe extern "C" fn(*const AtomicU8)>(find(
                     c"understudy_shim_mark_waits",
                 )?),
@@ -74,23 +74,25 @@ fn mpi() -> Option<&'static Mpi> {
 }
 
 /// Iterates over both shims, the runtime's first.
-fn both() -> impl DoubleEndedIterator<Item = &'static Own> {
-    own().into_iter().chain(mpi().map(|mpi| &mpi.own))
+fn both_shims() -> impl DoubleEndedIterator<Item = &'static ShimFunctions> {
+    runtime_shim()
+        .into_iter()
+        .chain(mpi_shim().map(|mpi| &mpi.own))
 }
 
 /// Sets the byte that describes the current wait of an MPI call ([`understudy_abi::wait`]).
 pub fn mark_waits(byte: &'static AtomicU8) {
-    if let Some(mpi) = mpi() {
+    if let Some(mpi) = mpi_shim() {
         // SAFETY: the shim's function; the byte lives as long as the process.
         unsafe { (mpi.mark_waits)(byte) };
     }
 }
 
-/// Delays exits by the MPI library while `is_over` returns true, and for a time before.
+/// Delays exits by the MPI library while `poll` returns true, and for a time before.
 ///
 /// The library may exit because its server has died.
-pub fn hold_ends(is_over: extern "C" fn() -> bool) {
-    if let Some(mpi) = mpi() {
+pub fn delay_exits(is_over: extern "C" fn() -> bool) {
+    if let Some(mpi) = mpi_shim() {
         // SAFETY: the shim's function.
         unsafe { (mpi.hold_ends)(is_over) };
     }
@@ -98,7 +100,7 @@ pub fn hold_ends(is_over: extern "C" fn() -> bool) {
 
 /// Makes the shim call a function after each `pthread_cancel`(3) of the MPI library.
 pub fn after_cancellation(function: extern "C" fn()) {
-    if let Some(mpi) = mpi() {
+    if let Some(mpi) = mpi_shim() {
         // SAFETY: the shim's function.
         unsafe { (mpi.after_cancellation)(function) };
     }
@@ -108,21 +110,21 @@ pub fn after_cancellation(function: extern "C" fn()) {
 ///
 /// While it exists, all descriptors below the runtime side's numbers belong to the program.
 #[derive(Debug)]
-pub struct Descriptors(());
+pub struct DescriptorRight(());
 
 /// Acquires the right, after other threads have moved their new descriptors.
-pub fn hold_descriptors() -> Descriptors {
-    for shim in both() {
+pub fn acquire_descriptor_right() -> DescriptorRight {
+    for shim in both_shims() {
         // SAFETY: the shim's function.
         unsafe { (shim.hold_descriptors)() };
     }
-    Descriptors(())
+    DescriptorRight(())
 }
 
-impl Drop for Descriptors {
+impl Drop for DescriptorRight {
     fn drop(&mut self) {
-        for shim in both().rev() {
-            // SAFETY: the shim's function, called once for each `hold_descriptors`.
+        for shim in both_shims().rev() {
+            // SAFETY: the shim's function, called once for each `acquire_descriptor_right`.
             unsafe { (shim.release_descriptors)() };
         }
     }
@@ -135,7 +137,7 @@ impl Drop for Descriptors {
 /// # Safety
 /// As fork(2).
 pub unsafe fn fork() -> libc::pid_t {
-    let _held = hold_descriptors();
+    let _held = acquire_descriptor_right();
     // SAFETY: the caller upholds the requirements of fork(2). Both processes release the right.
     unsafe { libc::fork() }
 }

@@ -6,7 +6,7 @@
 use std::ffi::{c_int, c_void};
 
 /// Continues the walk.
-pub const NO_REASON: c_int = 0;
+pub const CONTINUE_WALK: c_int = 0;
 pub const END_OF_STACK: c_int = 5;
 
 #[link(name = "gcc_s")]

@@ -7,7 +7,7 @@
 
 #![allow(unsafe_code)]
 
-use crate::sys::quietly;
+use crate::system_calls::with_exceptions_masked;
 use libc::{CLOCK_MONOTONIC, CLOCK_REALTIME, clockid_t, timespec};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,20 +16,20 @@ use xxhash_rust::xxh3::xxh3_64;
 /// Bits of the difference between `MPI_Wtime` and the monotonic clock, in seconds.
 ///
 /// Any thread may read it.
-static OFFSET: AtomicU64 = AtomicU64::new(UNSET);
+static WTIME_OFFSET: AtomicU64 = AtomicU64::new(UNSET);
 /// Value that is not a difference.
 const UNSET: u64 = f64::NAN.to_bits();
 
 /// Values of all clocks at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, bincode::Encode, bincode::Decode)]
-pub struct Reading {
+pub struct ClockReading {
     wtime: f64,
     /// Seconds of the monotonic clock, since the node's boot.
     monotonic: f64,
     /// Number that identifies the node's boot.
-    boot: u64,
+    boot_number: u64,
     /// Time of day in seconds.
-    day: f64,
+    day_seconds: f64,
 }
 
 fn seconds(clock: clockid_t) -> f64 {
@@ -45,67 +45,67 @@ fn seconds(clock: clockid_t) -> f64 {
 /// Number that identifies the node's boot (random(4)).
 ///
 /// Read once, because every checkpoint needs it.
-static BOOT: LazyLock<u64> = LazyLock::new(|| {
+static BOOT_NUMBER: LazyLock<u64> = LazyLock::new(|| {
     xxh3_64(&std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default())
 });
 
 /// Starts the program's clock; `wtime` is the library's value.
 pub fn start(wtime: f64) {
-    let offset = quietly(|| wtime - seconds(CLOCK_MONOTONIC));
-    OFFSET.store(offset.to_bits(), Ordering::Relaxed);
+    let offset = with_exceptions_masked(|| wtime - seconds(CLOCK_MONOTONIC));
+    WTIME_OFFSET.store(offset.to_bits(), Ordering::Relaxed);
 }
 
 /// Returns `MPI_Wtime` in seconds; `None` before [`start`].
 #[inline]
 pub fn wtime() -> Option<f64> {
-    let offset = f64::from_bits(OFFSET.load(Ordering::Relaxed));
+    let offset = f64::from_bits(WTIME_OFFSET.load(Ordering::Relaxed));
     (!offset.is_nan()).then(|| seconds(CLOCK_MONOTONIC) + offset)
 }
 
-pub fn read() -> Reading {
-    quietly(|| {
+pub fn read_clocks() -> ClockReading {
+    with_exceptions_masked(|| {
         let monotonic = seconds(CLOCK_MONOTONIC);
-        Reading {
-            wtime: monotonic + f64::from_bits(OFFSET.load(Ordering::Relaxed)),
+        ClockReading {
+            wtime: monotonic + f64::from_bits(WTIME_OFFSET.load(Ordering::Relaxed)),
             monotonic,
-            boot: *BOOT,
-            day: seconds(CLOCK_REALTIME),
+            boot_number: *BOOT_NUMBER,
+            day_seconds: seconds(CLOCK_REALTIME),
         }
     })
 }
 
 /// Continues from a saved reading.
-pub fn restore(saved: &Reading) {
-    let offset = quietly(|| offset_after(saved, &read()));
-    OFFSET.store(offset.to_bits(), Ordering::Relaxed);
+pub fn restore(saved: &ClockReading) {
+    let offset = with_exceptions_masked(|| offset_after(saved, &read_clocks()));
+    WTIME_OFFSET.store(offset.to_bits(), Ordering::Relaxed);
 }
 
 /// Returns the difference to the monotonic clock of `now` that continues a reading.
-fn offset_after(saved: &Reading, now: &Reading) -> f64 {
-    match saved.boot == now.boot {
+fn offset_after(saved: &ClockReading, now: &ClockReading) -> f64 {
+    match saved.boot_number == now.boot_number {
         true => saved.wtime - saved.monotonic,
-        false => saved.wtime + (now.day - saved.day).max(0.0) - now.monotonic,
+        false => saved.wtime + (now.day_seconds - saved.day_seconds).max(0.0) - now.monotonic,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Reading, offset_after};
+    use super::{ClockReading, offset_after};
 
     #[test]
     fn time_goes_on_wherever_the_program_does() {
-        let saved = Reading {
+        let saved = ClockReading {
             wtime: 5.0,
             monotonic: 1000.0,
-            boot: 1,
-            day: 70_000.0,
+            boot_number: 1,
+            day_seconds: 70_000.0,
         };
         let wtime = |boot, monotonic, day| {
-            let now = Reading {
+            let now = ClockReading {
                 wtime: f64::NAN,
                 monotonic,
-                boot,
-                day,
+                boot_number: boot,
+                day_seconds: day,
             };
             monotonic + offset_after(&saved, &now)
         };

@@ -4,46 +4,50 @@
 //! to the buddies. After a failure the pending epoch is committed or discarded, as all workers
 //! agree.
 //!
-//! * `copy`, `script`, `records`, `transfer`, `parity`: the data and their messages;
-//! * `legacy`, `received`, `inquiries`, `pending`, `replicas`: the state of this process;
+//! * `replica`, `replay_plan`, `records`, `transfer`, `parity`: the data and their messages;
+//! * `persistent_store`, `received`, `inquiries`, `pending`, `replicas`: the state of this process;
 //! * `replica_state`: the value with this state in the crate's `Runtime`;
-//! * `own_replica`, `adoption`, `commitment`, `claim`, `saved`, `deduplication`, `window_tracking`:
+//! * `own_replica`, `adoption`, `commitment`, `claim`, `saved_state`, `deduplication`, `window_tracking`:
 //!   the operations.
 
 mod adoption;
 mod buddies;
+mod checkpoint_parts;
 mod claim;
 mod commitment;
-mod copy;
 mod deduplication;
-mod hands;
-mod inquiries;
-mod legacy;
 mod own_replica;
-pub mod parity;
+mod page_queries;
+pub mod parity_transfer;
 mod pending;
+mod persistent_store;
 mod received;
 mod records;
+mod replay_plan;
+mod replica;
 mod replica_state;
 mod replicas;
-mod saved;
-mod script;
+mod saved_state;
 mod transfer;
 mod window_tracking;
 
-pub use adoption::{Inherited, adopt, look as look_for_legacy, welcome_of_predecessor};
+pub use adoption::{
+    AdoptedReplicas, adopt, job_state_of_predecessor, read_passed_store as look_for_legacy,
+};
 pub use claim::claim;
 pub use commitment::{
-    advance, commit, costs, expect, forget_legacy, give_up_pending, interrupt, is_pending, is_thin,
-    renew_legacy, resolve, ship,
+    advance, commit, discard_pending, interrupt, invalidate_store, is_pending, is_reduced,
+    post_receives, record_replicas, recovery_costs, resolve, ship,
 };
-pub use copy::{Copy, State};
-pub use deduplication::share;
-pub use own_replica::{age, discard, epoch, keep, next_epoch, replace_own, try_keep};
-pub use pending::Capture;
+pub use deduplication::share_equal_pages;
+pub use own_replica::{
+    committed_age, committed_epoch, discard_all, next_epoch, replace_own, replicas, try_replicas,
+};
+pub use pending::CapturedState;
+pub use replay_plan::{PageSource, RecordedPhase, ReplayBase, ReplayPlan, page_sums};
+pub use replica::{EncodedState, Replica};
 pub(crate) use replica_state::ReplicaState;
 pub use replicas::Replicas;
-pub use saved::{Saved, decode, encode};
-pub use script::{Base, Replay, Script, Way, sums_of};
+pub use saved_state::{SavedState, decode, encode};
 pub use transfer::{Payload, Transfer};
 pub use window_tracking::{expose_only_windows, expose_windows};

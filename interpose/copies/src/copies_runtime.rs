@@ -2,15 +2,15 @@
 //!
 //! It dereferences to the `Runtime` of the crate below.
 
-use crate::cell::runtime;
+use crate::annotations::AnnotationState;
 use crate::copies::ReplicaState;
-use crate::marks::MarkState;
+use crate::runtime_state::runtime;
 use crate::schedule::ScheduleState;
 
 runtime! {
     pub struct Runtime: understudy_journal::Runtime {
         /// Annotations of the program.
-        pub(crate) marks: MarkState = MarkState::start(),
+        pub(crate) marks: AnnotationState = AnnotationState::start(),
         /// Time at which checkpoints are due.
         pub(crate) schedule: ScheduleState = ScheduleState::start(),
         /// Replicas in this process.

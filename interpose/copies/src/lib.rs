@@ -3,25 +3,27 @@
 //! - [`copies`]: capture, transfer and commit of replicas;
 //! - [`schedule`], [`overdue`]: the times of checkpoints, and the watchdog for missing ones;
 //! - [`headroom`]: available memory for replicas;
-//! - [`marks`], [`recompute`], [`step_back`]: annotations of the program;
+//! - [`annotations`], [`recompute`], [`reverse_computation`]: annotations of the program;
 //! - [`clock`]: clocks that continue after a recovery;
-//! - [`ending`]: end of a job that cannot continue.
+//! - [`abort`]: end of a job that cannot continue.
 //!
 //! [`Runtime`] contains the state of these modules and of the crates below.
 
+pub mod abort;
+pub mod annotations;
+pub mod checkpoint_watchdog;
 pub mod clock;
 pub mod copies;
 mod copies_runtime;
-pub mod ending;
 pub mod headroom;
-pub mod marks;
-pub mod overdue;
 pub mod recompute;
+pub mod reverse_computation;
 pub mod schedule;
-pub mod step_back;
 
 pub use copies_runtime::Runtime;
-use understudy_base::{arch, attention, cell, events, fault, generated, role, sys, told};
+use understudy_base::{
+    arch, events, fault, generated, process_info, role, runtime_state, system_calls, work_flags,
+};
 use understudy_job::{disk, own_messages, peers, renewal, rounds, world};
 use understudy_journal::journal;
 use understudy_objects::{early, objects, requests};

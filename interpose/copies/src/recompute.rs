@@ -8,16 +8,16 @@
 #![allow(unsafe_code)]
 
 use crate::Runtime;
+use crate::annotations::{self, FunctionRegion, POISON};
 use crate::arch::{self, Frame};
 use crate::generated::Proc;
 use crate::journal::address_names;
-use crate::marks::{self, POISON, Region};
-use crate::{ending, events, sys, told};
+use crate::{abort, events, process_info, system_calls};
 use std::time::Instant;
 use understudy_catalogue::message;
 use understudy_formats::events::Kind;
 use understudy_image::layout::Layout;
-use understudy_image::opened::{Need, Opened};
+use understudy_image::opened::{NeededAccess, OpenedAreas};
 use understudy_image::runs::{self, AddrRange, PageRun};
 
 /// Reason why functions that recompute memory cannot be called.
@@ -32,8 +32,8 @@ enum RecomputeError {
 /// Recomputes the program's memory in the state that `frame` describes.
 ///
 /// All other pages must be those of the epoch.
-pub fn make(rt: &Runtime, frame: &Frame, layout: &Layout) {
-    let regions = marks::recomputed(rt);
+pub fn recompute_memory(rt: &Runtime, frame: &Frame, layout: &Layout) {
+    let regions = annotations::recomputed(rt);
     if regions.is_empty() {
         return;
     }
@@ -51,36 +51,36 @@ pub fn make(rt: &Runtime, frame: &Frame, layout: &Layout) {
 /// Removes regions that are not the program's memory any more, before a capture.
 ///
 /// With poison, regions whose functions compute other bytes are removed, too.
-pub fn check(rt: &Runtime, layout: &Layout) {
-    let regions = marks::recomputed(rt);
+pub fn check_regions(rt: &Runtime, layout: &Layout) {
+    let regions = annotations::recomputed(rt);
     for region in &regions {
         if !is_mapped(layout, region.memory) {
-            take_back(rt, region);
-            sys::say(message::recompute_unmapped(describe(region)));
-        } else if told::config().poison {
+            remove_region(rt, region);
+            system_calls::print_message(message::recompute_unmapped(describe(region)));
+        } else if process_info::config().poison {
             let opened = open(rt, layout, std::slice::from_ref(region));
             let different = compare(region);
             close(rt, opened);
             if let Some(place) = different {
-                take_back(rt, region);
-                sys::say(message::recompute_wrong(describe(region), place));
+                remove_region(rt, region);
+                system_calls::print_message(message::recompute_wrong(describe(region), place));
             }
         }
     }
 }
 
-fn take_back(rt: &Runtime, region: &Region) {
+fn remove_region(rt: &Runtime, region: &FunctionRegion) {
     let function = 0;
-    marks::recompute(
+    annotations::recompute(
         rt,
-        Region {
+        FunctionRegion {
             function,
             ..*region
         },
     );
 }
 
-fn describe(region: &Region) -> String {
+fn describe(region: &FunctionRegion) -> String {
     format!(
         "the region of {} bytes at {:#x} (understudy_recompute at {})",
         region.memory.len(),
@@ -97,27 +97,31 @@ pub fn is_mapped(layout: &Layout, memory: AddrRange) -> bool {
 }
 
 /// Makes regions writable, which the program may have made read-only since.
-fn open(rt: &Runtime, layout: &Layout, regions: &[Region]) -> Opened {
+fn open(rt: &Runtime, layout: &Layout, regions: &[FunctionRegion]) -> OpenedAreas {
     let pages = regions.iter().map(|region| region.memory.pages());
-    Opened::open(layout, &runs::normalise(pages.collect()), Need::Write)
-        .unwrap_or_else(|error| ending::fail(rt, message::RECOMPUTE_NOT_WRITABLE, &error))
+    OpenedAreas::open(
+        layout,
+        &runs::normalise(pages.collect()),
+        NeededAccess::Write,
+    )
+    .unwrap_or_else(|error| abort::abort_with_error(rt, message::RECOMPUTE_NOT_WRITABLE, &error))
 }
 
-fn close(rt: &Runtime, opened: Opened) {
-    opened
-        .close()
-        .unwrap_or_else(|error| ending::fail(rt, message::RECOMPUTE_NOT_PROTECTED, &error));
+fn close(rt: &Runtime, opened: OpenedAreas) {
+    opened.close().unwrap_or_else(|error| {
+        abort::abort_with_error(rt, message::RECOMPUTE_NOT_PROTECTED, &error)
+    });
 }
 
-fn call(region: &Region) {
-    let Region {
+fn call(region: &FunctionRegion) {
+    let FunctionRegion {
         memory,
         function,
         argument,
         ..
     } = *region;
     // SAFETY: the program has registered this function for these arguments.
-    arch::without_mpi(refuse, || unsafe {
+    arch::without_mpi(abort_at_mpi_call, || unsafe {
         arch::call_user(
             function as *const _,
             memory.start,
@@ -132,16 +136,16 @@ fn call(region: &Region) {
 /// Ends the job because such a function has called MPI.
 ///
 /// Serves as the handler of all slots.
-extern "C" fn refuse() -> ! {
+extern "C" fn abort_at_mpi_call() -> ! {
     let name = Proc::from_slot(arch::innermost_slot() as u32).map_or("exit", Proc::name);
     let rt = understudy_journal::DOOR.get();
-    ending::fail(rt, message::RECOMPUTE_FAILED, &RecomputeError::Call(name))
+    abort::abort_with_error(rt, message::RECOMPUTE_FAILED, &RecomputeError::Call(name))
 }
 
 /// Returns the offset of the first byte that the function computes differently, if any.
 ///
 /// The memory stays unchanged.
-fn compare(region: &Region) -> Option<usize> {
+fn compare(region: &FunctionRegion) -> Option<usize> {
     let (start, length) = (region.memory.start as *mut u8, region.memory.len() as usize);
     // SAFETY: memory of the program, which is stopped; no reference is left when its function runs.
     let before = unsafe { std::slice::from_raw_parts(start, length) }.to_vec();

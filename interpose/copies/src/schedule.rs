@@ -5,11 +5,13 @@ mod job_pace;
 mod schedule_borrows;
 mod schedule_state;
 
-pub use anywhere_agreement::{Anywhere, Vote};
+pub use anywhere_agreement::{AnywhereAgreement, AnywhereVote};
 pub use schedule_borrows::{restore, schedule, state};
 pub(crate) use schedule_state::ScheduleState;
-pub use schedule_state::{Schedule, State, Word};
-pub use understudy_policy::agreement::{Agreement, May};
-pub use understudy_policy::assembly::{Assemblies, Other, Side, Word as AssemblyWord};
-pub use understudy_policy::gathering::Gatherings;
+pub use schedule_state::{CollectiveVote, CutState, Schedule};
+pub use understudy_policy::agreement::{Agreement, CallAction};
+pub use understudy_policy::assembly::{
+    Assemblies, AssemblyMessage as AssemblyWord, OtherSide, Side,
+};
+pub use understudy_policy::gathering::EntryVotes;
 pub use understudy_policy::pace::Failures;

@@ -3,10 +3,10 @@
 #![allow(unsafe_code)]
 
 use super::PAGE_SIZE;
-use super::epoch::{Delta, Image, SlotRun, lay_out, merge};
+use super::image_delta::{Delta, Image, SlotRun, lay_out, merge};
 use super::layout::Layout;
 use super::observe::ObserveError;
-use super::opened::{Need, Opened};
+use super::opened::{NeededAccess, OpenedAreas};
 use super::prot::ProtError;
 use super::runs::{self, AddrRange, PageRun};
 use super::store::{PageStore, StoreError};
@@ -36,7 +36,7 @@ pub enum CaptureError {
 
 /// Pages that a capture omits because their content is not needed (sorted lists).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LeftOut {
+pub struct OmittedPages {
     /// Pages with content.
     pub content: Vec<PageRun>,
     /// Pages of `content` that were written since the last capture.
@@ -48,7 +48,7 @@ pub struct LeftOut {
 #[derive(Debug)]
 pub struct Captured {
     pub delta: Delta,
-    pub left_out: LeftOut,
+    pub omitted: OmittedPages,
 }
 
 /// Captures the changes since `image` as the delta that leads to `epoch`.
@@ -76,7 +76,7 @@ pub fn capture(
         .observe_and_arm(layout, image, store)
         .map_err(CaptureError::Observe)?;
     let known = image.pages();
-    let mut without = LeftOut::default();
+    let mut without = OmittedPages::default();
     if !left_out.is_empty() {
         without.content = runs::intersect(&seen.content, left_out);
         without.written = runs::intersect(&seen.written, left_out);
@@ -87,7 +87,7 @@ pub fn capture(
     let fresh = runs::subtract(&seen.content, &known);
     let changed = runs::union(&runs::union(&seen.written, &fresh), &extra);
     let dropped = runs::subtract(&runs::subtract(&known, &seen.content), &extra);
-    let runs = room(&changed, apart, store).map_err(|source| {
+    let runs = allocate_extents(&changed, apart, store).map_err(|source| {
         tracker.mark_changed(&runs::union(&changed, &dropped));
         let pages = runs::total(&changed);
         CaptureError::Allocate { pages, source }
@@ -101,7 +101,7 @@ pub fn capture(
     match copy_and_arm(tracker, layout, &seen.armed, &changed, &delta, store) {
         Ok(()) => Ok(Captured {
             delta,
-            left_out: without,
+            omitted: without,
         }),
         Err(error) => {
             // Tracking has been restarted in some or all areas.
@@ -114,7 +114,7 @@ pub fn capture(
 /// Allocates slots for pages, in separate extents for those in `apart`.
 ///
 /// A common extent would have holes as soon as the pages in `apart` are freed.
-fn room(
+fn allocate_extents(
     pages: &[PageRun],
     apart: &[PageRun],
     store: &mut PageStore,
@@ -138,7 +138,8 @@ fn copy_and_arm(
     delta: &Delta,
     store: &PageStore,
 ) -> Result<(), CaptureError> {
-    let opened = Opened::open(layout, changed, Need::Read).map_err(CaptureError::Access)?;
+    let opened =
+        OpenedAreas::open(layout, changed, NeededAccess::Read).map_err(CaptureError::Access)?;
     copy_out(&delta.runs, store);
     opened.close().map_err(CaptureError::Access)?;
     tracker.arm(layout, armed).map_err(CaptureError::Arm)

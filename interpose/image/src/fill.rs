@@ -2,7 +2,7 @@
 //!
 //! The first touch of fresh memory costs more than the copy into it, and both cost more than the
 //! verification. Each thread takes a piece at a time, makes its memory present and fills it while
-//! it is in the processor's cache. A search in the pages ([`Seek`]) is done at that moment, too:
+//! it is in the processor's cache. A search in the pages ([`PagePredicate`]) is done at that moment, too:
 //! reading all memory once more takes about as long as copying it.
 //!
 //! The kernel keeps free pages per processor. Pages that the dead process has freed are available
@@ -13,58 +13,58 @@
 #![allow(unsafe_code)]
 
 use super::PAGE_SIZE;
-use super::epoch::SlotRun;
+use super::image_delta::SlotRun;
 use super::runs::{PageIndex, PageRun, normalise, push};
 use super::store::{PageStore, Slot};
-use super::threads::{processor_time, without_signals};
+use super::threads::{processor_time, with_signals_blocked};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Pages per piece, which one thread makes present.
 ///
 /// Pieces end at multiples of this number, so that threads share no page table.
-const PIECE: u64 = 512;
+const PIECE_PAGES: u64 = 512;
 /// Pages that are made present, verified and copied together, while they are in the cache.
-const BATCH: u64 = 64;
+const BATCH_PAGES: u64 = 64;
 /// Minimum number of pages that are made present before the copy.
-const FEW: u64 = 8;
+const MIN_PREFAULT_PAGES: u64 = 8;
 /// First-touch time of a page, in nanoseconds, above which it counts as not available.
 ///
 /// An available page takes 0.4 us, one that a host has to provide 9 us.
-const SLOW_NS: u64 = 2000;
+const MAX_AVAILABLE_TOUCH_NS: u64 = 2000;
 /// Maximum number of pieces made present ahead of the thread that fills them.
-const AHEAD: usize = 4;
+const MAX_PIECES_AHEAD: usize = 4;
 /// Minimum number of pages (4 MiB) for which a second thread is started.
-const MANY: u64 = 1 << 10;
+const MIN_PAGES_FOR_THREAD: u64 = 1 << 10;
 
 /// Predicate that selects pages by their content; called by two threads.
-pub type Seek<'a> = &'a (dyn Fn(&[u8]) -> bool + Sync);
+pub type PagePredicate<'a> = &'a (dyn Fn(&[u8]) -> bool + Sync);
 
 /// Verifies pages and copies them to their addresses.
 ///
 /// Returns the pages (sorted) that `seek` has selected. The error is the number of a damaged page;
 /// the target memory is unusable then.
-pub fn fill(
+pub fn verify_and_fill(
     list: &[SlotRun],
     store: &PageStore,
-    seek: Seek<'_>,
+    seek: PagePredicate<'_>,
 ) -> Result<Vec<PageRun>, PageIndex> {
-    let work = Work {
+    let work = FillWork {
         pieces: list.iter().flat_map(pieces).collect(),
         store,
         seek,
-        queue: Mutex::new(Queue::default()),
+        queue: Mutex::new(PieceQueue::default()),
         touch_ns: Default::default(),
         stop: AtomicBool::new(false),
     };
     let pages: u64 = list.iter().map(|run| run.pages.pages).sum();
-    if pages < MANY {
+    if pages < MIN_PAGES_FOR_THREAD {
         return work.run(0);
     }
     let (own, other) = std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("understudy-load".into());
         // If the thread cannot be created, this one does all work.
-        let other = without_signals(|| thread.spawn_scoped(scope, || work.run(1)));
+        let other = with_signals_blocked(|| thread.spawn_scoped(scope, || work.run(1)));
         let own = work.run(0);
         (own, other.ok().and_then(|other| other.join().ok()))
     });
@@ -74,11 +74,11 @@ pub fn fill(
 
 /// Divides a run at multiples of [`PIECE`] pages.
 fn pieces(run: &SlotRun) -> impl Iterator<Item = SlotRun> + use<> {
-    cut(*run, |at| (at / PIECE + 1) * PIECE)
+    cut(*run, |at| (at / PIECE_PAGES + 1) * PIECE_PAGES)
 }
 
 fn batches(piece: SlotRun) -> impl Iterator<Item = SlotRun> {
-    cut(piece, |at| at + BATCH)
+    cut(piece, |at| at + BATCH_PAGES)
 }
 
 /// Divides a run into parts; `end` maps a part's first page to its limit.
@@ -95,50 +95,50 @@ fn cut(run: SlotRun, end: impl Fn(u64) -> u64) -> impl Iterator<Item = SlotRun> 
     })
 }
 
-struct Work<'a> {
+struct FillWork<'a> {
     pieces: Vec<SlotRun>,
     store: &'a PageStore,
-    seek: Seek<'a>,
-    queue: Mutex<Queue>,
+    seek: PagePredicate<'a>,
+    queue: Mutex<PieceQueue>,
     /// Processor time in nanoseconds per page and thread for the first touch; 0 if unknown.
     touch_ns: [AtomicU64; 2],
     stop: AtomicBool,
 }
 
-// SAFETY: the store is only read, by threads that have exited when `fill` returns. Each piece is
+// SAFETY: the store is only read, by threads that have exited when `verify_and_fill` returns. Each piece is
 // processed by one of them.
-unsafe impl Sync for Work<'_> {}
+unsafe impl Sync for FillWork<'_> {}
 
 #[derive(Default)]
-struct Queue {
+struct PieceQueue {
     /// First piece that no thread has taken.
-    next: usize,
+    next_piece: usize,
     /// Pieces that were made present for the other thread.
     present: Vec<SlotRun>,
 }
 
 /// Next action of a thread.
-enum Step {
+enum FillStep {
     Fill(SlotRun),
     TouchAndFill(SlotRun),
     TouchForOther(SlotRun),
     Wait,
 }
 
-impl Work<'_> {
-    /// Processes pieces until none is left, as thread 0 or 1; results as of [`fill`].
+impl FillWork<'_> {
+    /// Processes pieces until none is left, as thread 0 or 1; results as of [`verify_and_fill`].
     fn run(&self, thread: usize) -> Result<Vec<PageRun>, PageIndex> {
         let mut found = Vec::new();
         while let Some(step) = self.step(thread) {
             let done = match step {
-                Step::Fill(piece) => self.fill(piece, None, &mut found),
-                Step::TouchAndFill(piece) => self.fill(piece, Some(thread), &mut found),
-                Step::TouchForOther(piece) => {
+                FillStep::Fill(piece) => self.fill(piece, None, &mut found),
+                FillStep::TouchAndFill(piece) => self.fill(piece, Some(thread), &mut found),
+                FillStep::TouchForOther(piece) => {
                     self.touch(piece.pages, thread);
                     self.queue().present.push(piece);
                     Ok(())
                 }
-                Step::Wait => {
+                FillStep::Wait => {
                     std::thread::yield_now();
                     Ok(())
                 }
@@ -148,31 +148,34 @@ impl Work<'_> {
         Ok(found)
     }
 
-    fn step(&self, thread: usize) -> Option<Step> {
+    fn step(&self, thread: usize) -> Option<FillStep> {
         if self.stop.load(Ordering::Relaxed) {
             return None;
         }
         let mut queue = self.queue();
-        let (next, is_slow) = (self.pieces.get(queue.next).copied(), self.is_slow(thread));
+        let (next, is_slow) = (
+            self.pieces.get(queue.next_piece).copied(),
+            self.is_slow(thread),
+        );
         if (next.is_none() || is_slow)
             && let Some(piece) = queue.present.pop()
         {
-            return Some(Step::Fill(piece));
+            return Some(FillStep::Fill(piece));
         }
         let next = next?;
         if is_slow {
-            return Some(Step::Wait);
+            return Some(FillStep::Wait);
         }
-        queue.next += 1;
-        let is_wanted = self.is_slow(1 - thread) && queue.present.len() < AHEAD;
+        queue.next_piece += 1;
+        let is_wanted = self.is_slow(1 - thread) && queue.present.len() < MAX_PIECES_AHEAD;
         Some(if is_wanted {
-            Step::TouchForOther(next)
+            FillStep::TouchForOther(next)
         } else {
-            Step::TouchAndFill(next)
+            FillStep::TouchAndFill(next)
         })
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue> {
+    fn queue(&self) -> MutexGuard<'_, PieceQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -180,12 +183,12 @@ impl Work<'_> {
     fn is_slow(&self, thread: usize) -> bool {
         let [own, other] =
             [thread, 1 - thread].map(|thread| self.touch_ns[thread].load(Ordering::Relaxed));
-        other > 0 && own > SLOW_NS.max(4 * other)
+        other > 0 && own > MAX_AVAILABLE_TOUCH_NS.max(4 * other)
     }
 
     /// Makes pages present and records the cost.
     fn touch(&self, pages: PageRun, thread: usize) {
-        if pages.pages < FEW {
+        if pages.pages < MIN_PREFAULT_PAGES {
             return;
         }
         let began = processor_time();
@@ -215,7 +218,7 @@ impl Work<'_> {
                     push(found, PageRun::between(page.0, page.0 + 1));
                 }
             };
-            if let Some(damaged) = self.store.look_through(&batch, look) {
+            if let Some(damaged) = self.store.verify_each(&batch, look) {
                 return Err(damaged);
             }
             copy_in(&batch, self.store);

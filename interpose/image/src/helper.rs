@@ -2,22 +2,22 @@
 
 #![allow(unsafe_code)]
 
-use super::threads::without_signals;
+use super::threads::with_signals_blocked;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 /// Computation for the helper thread, and its result.
-pub type Work = Box<dyn FnOnce() -> Vec<u64> + Send>;
+pub type HelperWork = Box<dyn FnOnce() -> Vec<u64> + Send>;
 
 /// Helper thread, which executes one computation at a time.
 #[derive(Debug)]
 pub struct Helper {
-    jobs: Sender<Work>,
+    jobs: Sender<HelperWork>,
     done: Receiver<Vec<u64>>,
 }
 
 /// Running computation or its result.
 #[derive(Debug)]
-pub struct Task {
+pub struct HelperTask {
     result: Option<Vec<u64>>,
 }
 
@@ -27,7 +27,7 @@ impl Helper {
     /// # Errors
     /// If the thread cannot be created.
     pub fn new() -> std::io::Result<Self> {
-        let (jobs, todo) = channel::<Work>();
+        let (jobs, todo) = channel::<HelperWork>();
         let (tell, done) = channel();
         let work = move || {
             for job in todo {
@@ -36,7 +36,7 @@ impl Helper {
                 }
             }
         };
-        without_signals(|| {
+        with_signals_blocked(|| {
             std::thread::Builder::new()
                 .name("understudy-copies".into())
                 .spawn(work)
@@ -47,21 +47,21 @@ impl Helper {
     /// Starts a computation.
     ///
     /// Its inputs must not change, and no other computation may be started, until [`Helper::end`].
-    pub fn start(&self, work: Work) -> Task {
+    pub fn start(&self, work: HelperWork) -> HelperTask {
         // If the thread has exited, the caller executes the work.
         let result = self.jobs.send(work).err().map(|unsent| (unsent.0)());
-        Task { result }
+        HelperTask { result }
     }
 
     /// Executes work that is too small for waking the thread.
-    pub fn do_now(&self, work: Work) -> Task {
-        Task {
+    pub fn do_now(&self, work: HelperWork) -> HelperTask {
+        HelperTask {
             result: Some(work()),
         }
     }
 
     /// Returns true if the work is done, and stores its result in the task.
-    pub fn is_over(&self, task: &mut Task) -> bool {
+    pub fn poll(&self, task: &mut HelperTask) -> bool {
         if task.result.is_none() {
             task.result = self.done.try_recv().ok();
         }
@@ -69,7 +69,7 @@ impl Helper {
     }
 
     /// Blocks until the result is available and returns it.
-    pub fn end(&self, task: Task) -> Vec<u64> {
+    pub fn wait(&self, task: HelperTask) -> Vec<u64> {
         let result = task.result.or_else(|| self.done.recv().ok());
         result.expect("the helping thread ends with its process")
     }

@@ -105,7 +105,7 @@ const _: () = assert!(UFFDIO_REGISTER == 0xc020_aa00);
 
 /// Selection of the pages in a scan.
 #[derive(Clone, Copy, Debug)]
-pub struct Filter {
+pub struct ScanFilter {
     /// Categories that a page must all have.
     pub all: u64,
     /// Categories of which a page must have at least one; 0 for no condition.
@@ -116,7 +116,7 @@ pub struct Filter {
 /// Regions per ioctl.
 ///
 /// More would bring little, since the kernel fills a buffer of its own first.
-const BATCH: usize = 2048;
+const REGIONS_PER_SCAN: usize = 2048;
 
 #[derive(Debug)]
 pub struct Pagemap {
@@ -132,7 +132,7 @@ impl Pagemap {
     pub fn open() -> io::Result<Self> {
         Ok(Self {
             file: File::open("/proc/self/pagemap")?,
-            batch: vec![Region::default(); BATCH],
+            batch: vec![Region::default(); REGIONS_PER_SCAN],
         })
     }
 
@@ -148,7 +148,7 @@ impl Pagemap {
     pub fn scan(
         &mut self,
         range: AddrRange,
-        want: Filter,
+        want: ScanFilter,
         out: &mut Vec<Region>,
     ) -> io::Result<()> {
         self.walk(range, want, 0, |regions| out.extend_from_slice(regions))
@@ -163,7 +163,7 @@ impl Pagemap {
     pub fn scan_and_protect(
         &mut self,
         range: AddrRange,
-        want: Filter,
+        want: ScanFilter,
         out: &mut Vec<Region>,
     ) -> io::Result<()> {
         let each = |regions: &[Region]| out.extend_from_slice(regions);
@@ -179,7 +179,7 @@ impl Pagemap {
     /// Errors of the ioctl.
     pub fn protect(&mut self, range: AddrRange) -> io::Result<()> {
         use category::{PRESENT, SWAPPED, WRITTEN};
-        let want = Filter {
+        let want = ScanFilter {
             all: WRITTEN,
             any: PRESENT | SWAPPED,
             report: WRITTEN,
@@ -190,7 +190,7 @@ impl Pagemap {
     fn walk(
         &mut self,
         range: AddrRange,
-        want: Filter,
+        want: ScanFilter,
         flags: u64,
         mut each: impl FnMut(&[Region]),
     ) -> io::Result<()> {
@@ -236,7 +236,7 @@ impl Pagemap {
 }
 
 /// Moves a descriptor to the runtime's numbers, since a program expects the lowest ones.
-fn out_of_the_way(fd: OwnedFd) -> OwnedFd {
+fn move_to_runtime_range(fd: OwnedFd) -> OwnedFd {
     // SAFETY: fcntl(2) on a descriptor that this function owns.
     let moved = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, RUNTIME_FD_BASE) };
     if moved < 0 {
@@ -264,7 +264,7 @@ impl Uffd {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: the descriptor is new and has no other owner.
-        let fd = out_of_the_way(unsafe { OwnedFd::from_raw_fd(fd as i32) });
+        let fd = move_to_runtime_range(unsafe { OwnedFd::from_raw_fd(fd as i32) });
         let mut api = UffdioApi {
             api: UFFD_API,
             features: UFFD_FEATURE_PAGEFAULT_FLAG_WP

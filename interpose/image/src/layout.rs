@@ -3,8 +3,8 @@
 use super::procmap;
 use super::prot;
 use super::runs::{AddrRange, PageRun};
-use super::shared::Part;
-use super::vmas::{self, MapsError, Owner, Prot, REMOVED, Vma, Zones};
+use super::vmas::{self, ExcludedRanges, MapsError, Owner, Prot, REMOVED, Vma};
+use super::window_memory::WindowPart;
 use bincode::{Decode, Encode};
 use std::sync::OnceLock;
 use xxhash_rust::xxh3::xxh3_64;
@@ -12,20 +12,20 @@ use xxhash_rust::xxh3::xxh3_64;
 /// Maximum size of mappings of removed files whose content is captured.
 ///
 /// Applies to private mappings and to read-only ones, of which all pages are content.
-const MOST: u64 = 1 << 30;
+const MAX_CAPTURED_FILE_BYTES: u64 = 1 << 30;
 
 /// File of a mapping, as the kernel lists it.
 ///
 /// Its name can belong to another file later.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
-pub struct Mapped {
+pub struct MappedFile {
     pub path: Vec<u8>,
     /// Device as (major, minor).
     pub dev: (u32, u32),
     pub inode: u64,
 }
 
-impl Mapped {
+impl MappedFile {
     fn of(vma: &Vma) -> Self {
         Self {
             path: vma.path.clone(),
@@ -42,7 +42,7 @@ impl Mapped {
 
 /// Criterion by which the file of a mapping is identified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Known {
+pub enum FileIdentity {
     /// Device and inode: on one host the name may lead to another file meanwhile.
     ByInode,
     /// Device and inode, or the name, for files mapped from the process's start.
@@ -76,7 +76,7 @@ pub enum Backing {
     },
     /// Private mapping of a file, which provides the unmodified pages.
     PrivateFile {
-        file: Mapped,
+        file: MappedFile,
         /// Offset of the mapping's first byte.
         offset: u64,
     },
@@ -84,25 +84,25 @@ pub enum Backing {
     ///
     /// All of its pages are content. Other processes get anonymous memory instead.
     RemovedFile {
-        file: Mapped,
+        file: MappedFile,
         /// Offset of the mapping's first byte.
         offset: u64,
     },
     /// Shared mapping of a file.
     SharedFile {
-        file: Mapped,
+        file: MappedFile,
         /// Offset of the mapping's first byte.
         offset: u64,
     },
     /// Part of a window that workers of a node share.
     Window {
-        part: Part,
+        part: WindowPart,
         /// Offset of the mapping's first byte.
         offset: u64,
     },
 }
 
-fn is_one<T: PartialEq>(one: Option<T>, other: Option<T>) -> bool {
+fn is_some_and_equal<T: PartialEq>(one: Option<T>, other: Option<T>) -> bool {
     one.is_some() && one == other
 }
 
@@ -126,7 +126,7 @@ impl Backing {
         if vma.shared {
             let (dev, inode) = (vma.dev, vma.inode);
             let hidden = path.ends_with(REMOVED) || !path.starts_with(b"/");
-            return if let Some(part) = Part::of(path) {
+            return if let Some(part) = WindowPart::of(path) {
                 Self::Window { part, offset }
             } else if hidden || path.starts_with(b"/SYSV") {
                 let in_memory: [&[u8]; 5] = [
@@ -145,7 +145,7 @@ impl Backing {
                     offset,
                 }
             } else {
-                let file = Mapped::of(vma);
+                let file = MappedFile::of(vma);
                 Self::SharedFile { file, offset }
             };
         }
@@ -153,12 +153,14 @@ impl Backing {
             b"[heap]" => Self::Heap,
             b"[stack]" => Self::Stack,
             _ if vma.inode == 0 => Self::Anonymous,
-            _ if path.ends_with(REMOVED) && vma.range.len() <= MOST => Self::RemovedFile {
-                file: Mapped::of(vma),
-                offset,
-            },
+            _ if path.ends_with(REMOVED) && vma.range.len() <= MAX_CAPTURED_FILE_BYTES => {
+                Self::RemovedFile {
+                    file: MappedFile::of(vma),
+                    offset,
+                }
+            }
             _ => Self::PrivateFile {
-                file: Mapped::of(vma),
+                file: MappedFile::of(vma),
                 offset,
             },
         }
@@ -209,12 +211,16 @@ impl Backing {
     /// True if two mappings at one address show one object.
     ///
     /// The heap counts as ordinary memory; [`super::remap`] sets its end before.
-    pub fn same(&self, other: &Self, known: Known) -> bool {
+    pub fn is_same_object(&self, other: &Self, known: FileIdentity) -> bool {
         let plain = |b: &Self| matches!(b, Self::Anonymous | Self::Heap);
-        let by_inode =
-            || known != Known::ByName && is_one(self.pages_of_file(), other.pages_of_file());
-        let by_name =
-            || known != Known::ByInode && is_one(self.pages_by_name(), other.pages_by_name());
+        let by_inode = || {
+            known != FileIdentity::ByName
+                && is_some_and_equal(self.pages_of_file(), other.pages_of_file())
+        };
+        let by_name = || {
+            known != FileIdentity::ByInode
+                && is_some_and_equal(self.pages_by_name(), other.pages_by_name())
+        };
         match self.pages_of_file() {
             Some(_) => by_inode() || by_name(),
             None => self == other || (plain(self) && plain(other)),
@@ -232,7 +238,7 @@ impl Backing {
     }
 
     /// True for another worker's part of a window, which that worker restores.
-    fn is_anothers(&self) -> bool {
+    fn belongs_to_other_worker(&self) -> bool {
         matches!(self, Self::Window { part, .. } if !part.is_own())
     }
 }
@@ -248,7 +254,7 @@ impl Area {
     }
 
     /// Returns the file from which the area would be mapped again.
-    pub fn file(&self) -> Option<&Mapped> {
+    pub fn file(&self) -> Option<&MappedFile> {
         match &self.backing {
             Backing::PrivateFile { file, .. } | Backing::SharedFile { file, .. } => Some(file),
             _ => None,
@@ -272,12 +278,13 @@ impl Area {
     /// cannot be written, whose content does not belong to the program. Included are mappings of
     /// unnamed memory, which another process could not open.
     pub fn is_tracked(&self) -> bool {
-        let is_kept = || self.hidden().is_some() && self.range.len() <= MOST;
+        let is_kept =
+            || self.unnamed_file().is_some() && self.range.len() <= MAX_CAPTURED_FILE_BYTES;
         (self.may_write || is_kept()) && self.backing != Backing::Stack
     }
 
     /// Returns device and inode of an unnamed file, which other mappings may show, too.
-    pub fn hidden(&self) -> Option<((u32, u32), u64)> {
+    pub fn unnamed_file(&self) -> Option<((u32, u32), u64)> {
         match self.backing {
             Backing::SharedMemory { dev, inode, .. } => Some((dev, inode)),
             _ => None,
@@ -316,14 +323,14 @@ pub struct Layout {
 }
 
 /// Number of a host that cannot be identified.
-const UNKNOWN: u64 = 0;
+const UNKNOWN_HOST: u64 = 0;
 
 /// Returns a number that identifies this host since its boot.
 fn this_host() -> u64 {
     static HOST: OnceLock<u64> = OnceLock::new();
     *HOST.get_or_init(|| match std::fs::read("/proc/sys/kernel/random/boot_id") {
         Ok(id) => xxh3_64(&id).max(1),
-        Err(_) => UNKNOWN,
+        Err(_) => UNKNOWN_HOST,
     })
 }
 
@@ -332,11 +339,12 @@ impl Layout {
     ///
     /// # Errors
     /// If the mappings cannot be listed.
-    pub fn read_self(zones: &Zones) -> Result<Self, MapsError> {
+    pub fn read_self(zones: &ExcludedRanges) -> Result<Self, MapsError> {
         let mut layout = Self::of(&procmap::read_outside(zones)?, zones);
-        let undecided = |area: &&mut Area| !(area.may_write || area.backing.is_anothers());
+        let undecided =
+            |area: &&mut Area| !(area.may_write || area.backing.belongs_to_other_worker());
         for area in layout.areas.iter_mut().filter(undecided) {
-            area.may_write = prot::can_be_written(area.range, area.prot);
+            area.may_write = prot::probe_write_access(area.range, area.prot);
         }
         Ok(layout)
     }
@@ -345,7 +353,7 @@ impl Layout {
     ///
     /// Shared mappings without write access count as never writable, since the list does not
     /// contain that.
-    pub fn of(all: &[Vma], zones: &Zones) -> Self {
+    pub fn of(all: &[Vma], zones: &ExcludedRanges) -> Self {
         let mut layout = Self {
             host: this_host(),
             areas: Vec::new(),
@@ -358,7 +366,7 @@ impl Layout {
             let whole = Area {
                 range: vma.range,
                 prot: vma.prot,
-                may_write: !backing.is_anothers() && (vma.prot.write || !vma.shared),
+                may_write: !backing.belongs_to_other_worker() && (vma.prot.write || !vma.shared),
                 backing,
             };
             for part in zones.user_parts(vma.range) {
@@ -380,25 +388,25 @@ impl Layout {
     /// Returns how to identify an area's file in a process other than the saved one.
     ///
     /// Only libraries are compared at the start.
-    pub(super) fn known(&self, area: &Area) -> Known {
+    pub(super) fn file_identity(&self, area: &Area) -> FileIdentity {
         let name = area.name();
         let is_library = |other: &Area| other.prot.exec && other.name() == name;
         match self.is_of_this_host() {
-            false => Known::ByName,
-            true if name.is_some() && self.areas.iter().any(is_library) => Known::ByEither,
-            true => Known::ByInode,
+            false => FileIdentity::ByName,
+            true if name.is_some() && self.areas.iter().any(is_library) => FileIdentity::ByEither,
+            true => FileIdentity::ByInode,
         }
     }
 
     /// True if devices and inodes are those of this host.
     pub(super) fn is_of_this_host(&self) -> bool {
-        self.host != UNKNOWN && self.host == this_host()
+        self.host != UNKNOWN_HOST && self.host == this_host()
     }
 
     /// True if the area that contains `part` is unnamed and not in the image.
-    pub(super) fn has_lost(&self, part: &Area) -> bool {
+    pub(super) fn is_lost(&self, part: &Area) -> bool {
         let of = |area: &&Area| area.range.contains(part.range.start);
-        part.hidden().is_some() && !self.areas.iter().find(of).is_some_and(Area::is_tracked)
+        part.unnamed_file().is_some() && !self.areas.iter().find(of).is_some_and(Area::is_tracked)
     }
 
     /// Returns the areas in address order.

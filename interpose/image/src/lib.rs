@@ -4,12 +4,12 @@
 //!
 //! * [`vmas`] reads `/proc/self/maps` and determines the owner of each mapping;
 //! * [`layout`] describes the mappings of the program side as a value that another process can
-//!   receive, [`shared`] the windows among them whose memory workers share;
+//!   receive, [`window_memory`] the windows among them whose memory workers share;
 //! * [`kernel`] wraps the `PAGEMAP_SCAN` and `userfaultfd` ioctls;
 //! * [`track`] finds the pages with content and those written since the last capture;
-//! * [`store`] is the arena that contains the page copies;
-//! * [`epoch`] maps pages to copies, and [`wire`] splits the copies into messages;
-//! * [`sums`] computes the checksum that belongs to every copy of a page, [`absent`] lists the
+//! * [`store_tests`] is the arena that contains the page copies;
+//! * [`epoch`] maps pages to copies, and [`wire_tests`] splits the copies into messages;
+//! * [`sums`] computes the checksum that belongs to every copy of a page, [`absent_pages`] lists the
 //!   checksums of pages without a copy;
 //! * [`alike`] finds pages that are equal on two workers (deduplication);
 //! * [`parity`] computes what is stored instead of whole copies, [`helper`] is the thread for that;
@@ -20,32 +20,32 @@
 //! All of this requires that the threads of the program side are stopped, and that the crate's own
 //! code, stack and heap lie outside of the program side.
 
-pub mod absent;
-pub mod alike;
+pub mod absent_pages;
 pub mod capture;
-pub mod epoch;
+pub mod deduplication;
 pub mod helper;
+pub mod image_delta;
 pub mod kernel;
 pub mod layout;
 pub mod opened;
-pub mod own_memory;
 pub mod parity;
 pub mod prefault;
+pub mod process_memory;
 pub mod procmap;
 pub mod remap;
 pub mod restore;
-pub mod shared;
 pub mod store;
 pub mod sums;
 pub mod threads;
 pub mod track;
 pub mod vmas;
+pub mod window_memory;
 pub mod wire;
 
 mod fill;
 mod observe;
 mod prot;
-mod settled;
+mod stable_pages;
 
 #[cfg(test)]
 mod tests;

@@ -17,12 +17,12 @@
 #![allow(unsafe_code)]
 
 use super::PAGE_SIZE;
-use super::kernel::{Filter, Pagemap, Region, category as cat};
-use super::layout::{Area, Backing, Layout, Mapped};
-use super::opened::{Need, Opened};
+use super::kernel::{Pagemap, Region, ScanFilter, category as cat};
+use super::layout::{Area, Backing, Layout, MappedFile};
+use super::opened::{NeededAccess, OpenedAreas};
 use super::prot::ProtError;
 use super::runs::{self, AddrRange, PageIndex, PageRun};
-use super::settled::{self, Part};
+use super::stable_pages::{self, AreaPart};
 use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::io;
@@ -62,7 +62,7 @@ pub(super) struct Observation {
 
 /// Option to start the next period of an area during its scan.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Arming<'a> {
+pub(super) enum ArmTime<'a> {
     Later,
     /// Protects written pages at once, where that needs no second scan.
     ///
@@ -75,57 +75,57 @@ pub(super) enum Arming<'a> {
 
 /// Scanner for page states.
 #[derive(Debug)]
-pub(super) struct Presence {
+pub(super) struct PageScanner {
     pagemap: Pagemap,
     /// Categories to report; `None` without `PAGEMAP_SCAN`: page map entries are read one by one.
     report: Option<u64>,
     regions: Vec<Region>,
     /// Pages of private anonymous memory that had content and were write-protected at the last
     /// scan.
-    settled: Vec<PageRun>,
+    stable: Vec<PageRun>,
     /// True if the kernel reports all changes of settled pages.
-    has_settled: bool,
+    uses_stable_pages: bool,
 }
 
-const STATES: u64 =
+const REPORTED_CATEGORIES: u64 =
     cat::WPALLOWED | cat::WRITTEN | cat::FILE | cat::PRESENT | cat::SWAPPED | cat::PFNZERO;
 
-impl Presence {
+impl PageScanner {
     /// Opens the page map and determines the kernel's scan method.
     pub(super) fn open() -> io::Result<Self> {
         let mut pagemap = Pagemap::open()?;
         let probe = AddrRange::new(0x10000, 0x11000);
         let mut works = |report| {
-            let want = Filter {
+            let want = ScanFilter {
                 all: 0,
                 any: cat::PRESENT,
                 report,
             };
             pagemap.scan(probe, want, &mut Vec::new()).is_ok()
         };
-        let with_guards = STATES | cat::GUARD;
+        let with_guards = REPORTED_CATEGORIES | cat::GUARD;
         let report = if works(with_guards) {
             Some(with_guards)
         } else {
-            works(STATES).then_some(STATES)
+            works(REPORTED_CATEGORIES).then_some(REPORTED_CATEGORIES)
         };
         Ok(Self {
             pagemap,
             report,
             regions: Vec::new(),
-            settled: Vec::new(),
-            has_settled: false,
+            stable: Vec::new(),
+            uses_stable_pages: false,
         })
     }
 
     /// Enables the use of settled pages, after a self-test of the kernel.
-    pub(super) fn trust_settled(&mut self) {
-        self.has_settled = true;
+    pub(super) fn enable_stable_pages(&mut self) {
+        self.uses_stable_pages = true;
     }
 
     /// Discards the settled pages of the last scan.
-    pub(super) fn forget(&mut self) {
-        self.settled.clear();
+    pub(super) fn forget_stable(&mut self) {
+        self.stable.clear();
     }
 
     /// True if the kernel has `PAGEMAP_SCAN`.
@@ -142,10 +142,10 @@ impl Presence {
         &mut self,
         layout: &Layout,
         known: &[PageRun],
-        arming: Arming<'_>,
+        arming: ArmTime<'_>,
     ) -> Result<Observation, ObserveError> {
         let mut seen = Observation::default();
-        let settled = std::mem::take(&mut self.settled);
+        let settled = std::mem::take(&mut self.stable);
         let mut settling = Vec::new();
         for area in layout.tracked() {
             match &area.backing {
@@ -160,8 +160,8 @@ impl Presence {
                     // FILE is not requested: the kernel would have to inspect the page, needlessly
                     // here.
                     let protect = match arming {
-                        Arming::Later => false,
-                        Arming::Now { unwatched } => {
+                        ArmTime::Later => false,
+                        ArmTime::Now { unwatched } => {
                             runs::within(unwatched, area.pages()).is_empty()
                         }
                     };
@@ -170,7 +170,7 @@ impl Presence {
                         self.add_private(&mut seen, &[]);
                         continue;
                     }
-                    self.observe_again(area, &settled, &mut seen)?;
+                    self.observe_and_protect(area, &settled, &mut seen)?;
                     for run in runs::within(&seen.content, area.pages()) {
                         runs::push(&mut settling, run);
                     }
@@ -179,23 +179,23 @@ impl Presence {
                 Backing::Stack => {}
             }
         }
-        if self.has_settled {
-            self.settled = settling;
+        if self.uses_stable_pages {
+            self.stable = settling;
         }
         Ok(seen)
     }
 
     /// Scans private anonymous memory and starts its next period.
-    fn observe_again(
+    fn observe_and_protect(
         &mut self,
         area: &Area,
         known: &[PageRun],
         seen: &mut Observation,
     ) -> Result<(), ObserveError> {
-        for part in settled::parts(area.pages(), known) {
-            let (Part::Settled(pages) | Part::Unknown(pages)) = part;
+        for part in stable_pages::parts(area.pages(), known) {
+            let (AreaPart::Stable(pages) | AreaPart::Unknown(pages)) = part;
             match (part, self.report) {
-                (Part::Settled(_), Some(report)) => self.observe_settled(pages, report, seen)?,
+                (AreaPart::Stable(_), Some(report)) => self.observe_stable(pages, report, seen)?,
                 _ => {
                     self.scan_regions(pages.range(), !cat::FILE, true)?;
                     self.add_private(seen, &[]);
@@ -205,7 +205,7 @@ impl Presence {
         Ok(())
     }
 
-    fn observe_settled(
+    fn observe_stable(
         &mut self,
         pages: PageRun,
         report: u64,
@@ -213,7 +213,7 @@ impl Presence {
     ) -> Result<(), ObserveError> {
         self.regions.clear();
         let range = pages.range();
-        let unprotected = settled::look(
+        let unprotected = stable_pages::scan_and_protect(
             &mut self.pagemap,
             range,
             report & !cat::FILE,
@@ -324,7 +324,7 @@ impl Presence {
             let list = if guard { &mut seen.guards } else { &mut mapped };
             runs::push(list, region.pages());
         }
-        let exists = runs::union(&existing(area)?, &runs::within(known, area.pages()));
+        let exists = runs::union(&existing_pages(area)?, &runs::within(known, area.pages()));
         let hidden = runs::subtract(&runs::subtract(&exists, &mapped), &seen.guards);
         let hidden = runs::subtract(&hidden, &fault_in_area(area, &hidden)?);
         for run in runs::union(&mapped, &hidden) {
@@ -341,7 +341,7 @@ impl Presence {
         self.scan_regions(range, interest, false)
     }
 
-    /// Acts like [`Presence::regions_of`]; `protect` also starts the pages' next period.
+    /// Acts like [`PageScanner::regions_of`]; `protect` also starts the pages' next period.
     fn scan_regions(
         &mut self,
         range: AddrRange,
@@ -351,7 +351,7 @@ impl Presence {
         self.regions.clear();
         let result = match self.report {
             Some(report) => {
-                let want = Filter {
+                let want = ScanFilter {
                     all: 0,
                     any: cat::PRESENT | cat::SWAPPED,
                     report: report & interest,
@@ -414,7 +414,7 @@ fn categories_of_entry(entry: u64) -> u64 {
 
 /// Calls [`fault_in`] for pages of one area, regardless of its access rights.
 pub(super) fn fault_in_area(area: &Area, list: &[PageRun]) -> Result<Vec<PageRun>, ProtError> {
-    let opened = Opened::open(&Layout::single(area.clone()), list, Need::Read)?;
+    let opened = OpenedAreas::open(&Layout::single(area.clone()), list, NeededAccess::Read)?;
     let unreadable = fault_in(list);
     opened.close()?;
     Ok(unreadable)
@@ -467,19 +467,19 @@ fn populate_read(run: PageRun) -> bool {
 }
 
 /// Returns the pages of a shared area that exist in its file, mapped or not.
-fn existing(area: &Area) -> Result<Vec<PageRun>, ObserveError> {
+fn existing_pages(area: &Area) -> Result<Vec<PageRun>, ObserveError> {
     match &area.backing {
         Backing::SharedFile { file, offset } => Ok(inside_file(area, file, *offset)),
         // Written pages are in memory still.
         Backing::SharedMemory { stored: true, .. } if !area.may_write => Ok(vec![area.pages()]),
-        _ => resident(area.range),
+        _ => resident_pages(area.range),
     }
 }
 
 /// Returns the pages of an area that lie inside its file; all are the program's.
 ///
 /// If the name now belongs to another file, all pages of the area are returned.
-pub(super) fn inside_file(area: &Area, file: &Mapped, offset: u64) -> Vec<PageRun> {
+pub(super) fn inside_file(area: &Area, file: &MappedFile, offset: u64) -> Vec<PageRun> {
     let found = std::fs::metadata(OsStr::from_bytes(&file.path));
     let Some(found) = found.ok().filter(|found| found.ino() == file.inode) else {
         return vec![area.pages()];
@@ -490,7 +490,7 @@ pub(super) fn inside_file(area: &Area, file: &Mapped, offset: u64) -> Vec<PageRu
 }
 
 /// Returns the existing pages of hidden shared memory (`mincore(2)`).
-fn resident(range: AddrRange) -> Result<Vec<PageRun>, ObserveError> {
+fn resident_pages(range: AddrRange) -> Result<Vec<PageRun>, ObserveError> {
     let pages = range.pages();
     let mut flags = vec![0_u8; pages.pages as usize];
     let start = range.start as *mut libc::c_void;
@@ -553,7 +553,7 @@ mod tests {
         );
         let mut regions = Vec::new();
         read_entries(
-            Presence::open().unwrap().pagemap().file(),
+            PageScanner::open().unwrap().pagemap().file(),
             range,
             &mut regions,
         )

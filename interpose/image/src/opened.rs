@@ -10,34 +10,34 @@ use super::runs::{self, AddrRange, PageRun};
 use super::vmas::Prot;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Need {
+pub enum NeededAccess {
     Read,
     Write,
 }
 
 /// Areas with temporarily extended access rights.
 ///
-/// Dropping restores the rights; [`Opened::close`] also reports errors.
+/// Dropping restores the rights; [`OpenedAreas::close`] also reports errors.
 #[derive(Debug, Default)]
-pub struct Opened {
+pub struct OpenedAreas {
     before: Vec<(AddrRange, Prot)>,
 }
 
-impl Opened {
+impl OpenedAreas {
     /// Opens every tracked area that contains one of `pages` and lacks the needed access.
-    pub fn open(layout: &Layout, pages: &[PageRun], need: Need) -> Result<Self, ProtError> {
+    pub fn open(layout: &Layout, pages: &[PageRun], need: NeededAccess) -> Result<Self, ProtError> {
         let mut opened = Self::default();
         for area in layout.tracked() {
             let has = match need {
-                Need::Read => area.prot.read || area.prot.write,
-                Need::Write => area.prot.write,
+                NeededAccess::Read => area.prot.read || area.prot.write,
+                NeededAccess::Write => area.prot.write,
             };
             if has || runs::within(pages, area.pages()).is_empty() {
                 continue;
             }
             let wanted = Prot {
                 read: true,
-                write: area.prot.write || need == Need::Write,
+                write: area.prot.write || need == NeededAccess::Write,
                 exec: area.prot.exec,
             };
             protect(area.range, wanted)?;
@@ -59,7 +59,7 @@ impl Opened {
     }
 }
 
-impl Drop for Opened {
+impl Drop for OpenedAreas {
     fn drop(&mut self) {
         // Reached only after another error, which is the one that is reported.
         let _ = self.close_all();

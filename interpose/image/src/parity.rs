@@ -7,7 +7,7 @@
 #![allow(unsafe_code)]
 
 use super::PAGE_SIZE;
-use super::epoch::{Delta, Image, SlotRun, lay_out};
+use super::image_delta::{Delta, Image, SlotRun, lay_out};
 use super::runs::{self, PageRun};
 use super::store::{PageStore, Slot, StoreError};
 use understudy_numbers::Epoch;
@@ -15,7 +15,7 @@ use understudy_numbers::Epoch;
 /// Pages per unit.
 ///
 /// Longer units need fewer messages. With shorter ones fewer pages share a parity page.
-const UNIT: u64 = 16;
+const UNIT_PAGES: u64 = 16;
 
 /// Consecutive pages inside of one unit, and their parity pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,12 +32,12 @@ struct Stretch {
 fn stretches(start: u64, pages: u64, layers: usize) -> impl Iterator<Item = Stretch> {
     let (mut at, end, layers) = (start, start + pages, layers as u64);
     std::iter::from_fn(move || {
-        let (unit, offset) = (at / UNIT, at % UNIT);
+        let (unit, offset) = (at / UNIT_PAGES, at % UNIT_PAGES);
         let stretch = Stretch {
             layer: (unit % layers) as usize,
             page: at,
-            parity: unit / layers * UNIT + offset,
-            pages: (UNIT - offset).min(end - at),
+            parity: unit / layers * UNIT_PAGES + offset,
+            pages: (UNIT_PAGES - offset).min(end - at),
         };
         at += stretch.pages;
         (stretch.pages > 0).then_some(stretch)
@@ -53,12 +53,12 @@ fn stretches_of_parity(
 ) -> impl Iterator<Item = Stretch> {
     let (mut at, end) = (start, start + pages);
     std::iter::from_fn(move || {
-        let (unit, offset) = (at / UNIT, at % UNIT);
+        let (unit, offset) = (at / UNIT_PAGES, at % UNIT_PAGES);
         let stretch = Stretch {
             layer,
-            page: (unit * layers as u64 + layer as u64) * UNIT + offset,
+            page: (unit * layers as u64 + layer as u64) * UNIT_PAGES + offset,
             parity: at,
-            pages: (UNIT - offset).min(end - at),
+            pages: (UNIT_PAGES - offset).min(end - at),
         };
         at += stretch.pages;
         (stretch.pages > 0).then_some(stretch)
@@ -67,28 +67,28 @@ fn stretches_of_parity(
 
 /// Exclusive or operations: target slots and the sources of each.
 #[derive(Debug, Default)]
-pub struct Combine {
+pub struct XorPlan {
     targets: Vec<*mut u8>,
     /// End of each target's sources in `sources`.
     ends: Vec<usize>,
     sources: Vec<*const u8>,
 }
 
-// SAFETY: only this value uses the targets, and the sources are not written until `run` returns.
-unsafe impl Send for Combine {}
+// SAFETY: only this value uses the targets, and the sources are not written until `execute` returns.
+unsafe impl Send for XorPlan {}
 
 /// Pages and their source slots, sorted by page, with one entry per source.
-type Parts = Vec<(u64, Slot)>;
+type PageSources = Vec<(u64, Slot)>;
 
 /// Adds all pages of a run.
-fn add(parts: &mut Parts, run: &SlotRun) {
+fn add(parts: &mut PageSources, run: &SlotRun) {
     parts.extend(
         (0..run.pages.pages).map(|index| (run.pages.start.0 + index, Slot(run.slot.0 + index))),
     );
 }
 
 /// Returns the distinct pages of sorted parts.
-fn pages(parts: &Parts) -> Vec<PageRun> {
+fn pages(parts: &PageSources) -> Vec<PageRun> {
     let mut out = Vec::new();
     let mut last = None;
     for &(page, _) in parts {
@@ -100,12 +100,16 @@ fn pages(parts: &Parts) -> Vec<PageRun> {
     out
 }
 
-impl Combine {
+impl XorPlan {
     /// Allocates a target for each page in `parts` (sorted) and records its sources.
     ///
     /// # Errors
     /// If there is no room.
-    fn add(&mut self, parts: &Parts, store: &mut PageStore) -> Result<Vec<SlotRun>, StoreError> {
+    fn add(
+        &mut self,
+        parts: &PageSources,
+        store: &mut PageStore,
+    ) -> Result<Vec<SlotRun>, StoreError> {
         let pages = pages(parts);
         let extents = store.alloc(pages.iter().map(|run| run.pages).sum())?;
         let runs = lay_out(&pages, &extents);
@@ -124,7 +128,7 @@ impl Combine {
     }
 
     /// Computes all targets; returns 1 for each that is not all zeros, otherwise 0.
-    pub fn run(self) -> Vec<u64> {
+    pub fn execute(self) -> Vec<u64> {
         let mut begin = 0;
         let mut outcome = Vec::with_capacity(self.targets.len());
         for (target, &end) in self.targets.iter().zip(&self.ends) {
@@ -159,9 +163,9 @@ impl Combine {
 ///
 /// Both lists are sorted.
 pub fn accumulate(into: &[SlotRun], from: &[SlotRun], store: &PageStore) {
-    let mut targets = Parts::new();
+    let mut targets = PageSources::new();
     into.iter().for_each(|run| add(&mut targets, run));
-    let mut sources = Parts::new();
+    let mut sources = PageSources::new();
     from.iter().for_each(|run| add(&mut sources, run));
     let mut sources = sources.iter().peekable();
     for (page, slot) in targets {
@@ -180,32 +184,32 @@ pub fn accumulate(into: &[SlotRun], from: &[SlotRun], store: &PageStore) {
 }
 
 /// Returns the slot at an offset in a run.
-fn slot_of(run: &SlotRun, offset: u64) -> Slot {
+fn slot_at(run: &SlotRun, offset: u64) -> Slot {
     Slot(run.slot.0 + offset)
 }
 
 /// Returns an image's pages of a layer, by parity page.
-pub fn block(image: &Image, layer: usize, layers: usize) -> Vec<SlotRun> {
+pub fn pages_of_layer(image: &Image, layer: usize, layers: usize) -> Vec<SlotRun> {
     let of_run = |run: &SlotRun| {
         let run = *run;
         let all = stretches(run.pages.start.0, run.pages.pages, layers);
         all.filter(move |stretch| stretch.layer == layer)
             .map(move |stretch| SlotRun {
                 pages: PageRun::between(stretch.parity, stretch.parity + stretch.pages),
-                slot: slot_of(&run, stretch.page - run.pages.start.0),
+                slot: slot_at(&run, stretch.page - run.pages.start.0),
             })
     };
     image.runs().iter().flat_map(of_run).collect()
 }
 
 /// Returns parity pages, or a block, by the layer's pages to which they belong.
-fn spread(parity: &[SlotRun], layer: usize, layers: usize) -> Vec<SlotRun> {
+fn by_layer_pages(parity: &[SlotRun], layer: usize, layers: usize) -> Vec<SlotRun> {
     let of_run = |run: &SlotRun| {
         let run = *run;
         let all = stretches_of_parity(run.pages.start.0, run.pages.pages, layer, layers);
         all.map(move |stretch| SlotRun {
             pages: PageRun::between(stretch.page, stretch.page + stretch.pages),
-            slot: slot_of(&run, stretch.parity - run.pages.start.0),
+            slot: slot_at(&run, stretch.parity - run.pages.start.0),
         })
     };
     parity.iter().flat_map(of_run).collect()
@@ -216,12 +220,21 @@ fn spread(parity: &[SlotRun], layer: usize, layers: usize) -> Vec<SlotRun> {
 /// These are its parity of one of the lost rank's layers, and its own pages that have common parity
 /// pages with the lost rank, all by the lost rank's pages. `layers[m]` is the layer of the lost
 /// rank whose parity lies on one rank with the parity of the own layer `m`.
-pub fn piece(own: &Image, parity: &Image, layer: usize, layers: &[Option<usize>]) -> Vec<SlotRun> {
+pub fn contribution(
+    own: &Image,
+    parity: &Image,
+    layer: usize,
+    layers: &[Option<usize>],
+) -> Vec<SlotRun> {
     let count = layers.len();
-    let mut runs = spread(parity.runs(), layer, count);
+    let mut runs = by_layer_pages(parity.runs(), layer, count);
     for (mine, theirs) in layers.iter().enumerate() {
         if let Some(theirs) = theirs {
-            runs.extend(spread(&block(own, mine, count), *theirs, count));
+            runs.extend(by_layer_pages(
+                &pages_of_layer(own, mine, count),
+                *theirs,
+                count,
+            ));
         }
     }
     runs
@@ -233,24 +246,24 @@ pub fn piece(own: &Image, parity: &Image, layer: usize, layers: &[Option<usize>]
 ///
 /// # Errors
 /// If there is no room.
-pub fn changes(
+pub fn parity_changes(
     delta: &Delta,
     image: &Image,
     layers: usize,
-    combine: &mut Combine,
+    combine: &mut XorPlan,
     store: &mut PageStore,
 ) -> Result<Vec<Delta>, StoreError> {
     let touched = runs::union(&delta.pages(), &delta.dropped);
     let before = image.slots_of(&touched);
-    let mut parts = vec![Parts::new(); layers];
+    let mut parts = vec![PageSources::new(); layers];
     for run in delta.runs.iter().chain(&before) {
         for stretch in stretches(run.pages.start.0, run.pages.pages, layers) {
-            let slot = slot_of(run, stretch.page - run.pages.start.0);
+            let slot = slot_at(run, stretch.page - run.pages.start.0);
             let pages = PageRun::between(stretch.parity, stretch.parity + stretch.pages);
             add(&mut parts[stretch.layer], &SlotRun { pages, slot });
         }
     }
-    let room = |mut parts: Parts| {
+    let room = |mut parts: PageSources| {
         parts.sort_unstable();
         Ok(Delta {
             base: delta.base,
@@ -268,14 +281,14 @@ pub fn changes(
 ///
 /// # Errors
 /// If there is no room.
-pub fn fold(
+pub fn fold_changes(
     parity: &Image,
     changes: &[Vec<SlotRun>],
     epoch: Epoch,
-    combine: &mut Combine,
+    combine: &mut XorPlan,
     store: &mut PageStore,
 ) -> Result<Delta, StoreError> {
-    let mut parts = Parts::new();
+    let mut parts = PageSources::new();
     changes
         .iter()
         .flatten()
@@ -293,8 +306,8 @@ pub fn fold(
 }
 
 /// Removes pages of zeros from a folded delta, since they need not be stored.
-pub fn thin(delta: &mut Delta, is_something: &[u64], store: &mut PageStore) {
-    let mut all = Parts::new();
+pub fn drop_zero_pages(delta: &mut Delta, is_something: &[u64], store: &mut PageStore) {
+    let mut all = PageSources::new();
     delta.runs.iter().for_each(|run| add(&mut all, run));
     let mut kept: Vec<SlotRun> = Vec::new();
     for ((page, slot), &is_something) in all.into_iter().zip(is_something) {
@@ -320,7 +333,11 @@ pub fn thin(delta: &mut Delta, is_something: &[u64], store: &mut PageStore) {
 ///
 /// # Errors
 /// If there is no room.
-pub fn blank(epoch: Epoch, pages: &[PageRun], store: &mut PageStore) -> Result<Image, StoreError> {
+pub fn zero_image(
+    epoch: Epoch,
+    pages: &[PageRun],
+    store: &mut PageStore,
+) -> Result<Image, StoreError> {
     let extents = store.alloc(runs::total(pages))?;
     for extent in &extents {
         // SAFETY: the slots have just been allocated.

@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 /// Bytes per call.
 ///
 /// A limit keeps the waiting time of other changes of the address space short.
-const PIECE: u64 = 4 << 20;
+const PIECE_BYTES: u64 = 4 << 20;
 
 /// Thread that makes memory present; dropping stops it and waits for its exit.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ fn touch(ranges: &[AddrRange], stop: &AtomicBool) {
         let mut at = range.start;
         while at < range.end && !stop.load(Ordering::Relaxed) {
             // Pieces end at multiples of their size, so that no huge page is split.
-            let end = range.end.min((at / PIECE + 1) * PIECE);
+            let end = range.end.min((at / PIECE_BYTES + 1) * PIECE_BYTES);
             // SAFETY: populating makes pages present and does not change their content.
             let _ = unsafe {
                 libc::madvise(

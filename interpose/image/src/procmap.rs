@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 use super::runs::AddrRange;
-use super::vmas::{self, MapsError, Prot, Vma, Zones};
+use super::vmas::{self, ExcludedRanges, MapsError, Prot, Vma};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -21,7 +21,7 @@ const COVERING_OR_NEXT: u64 = 1 << 4;
 /// `struct procmap_query` of `linux/fs.h`.
 #[repr(C)]
 #[derive(Default)]
-struct Query {
+struct ProcmapQuery {
     size: u64,
     flags: u64,
     addr: u64,
@@ -40,18 +40,19 @@ struct Query {
 }
 
 /// `_IOWR('f', 17, struct procmap_query)`.
-const PROCMAP_QUERY: u64 = (3 << 30) | ((size_of::<Query>() as u64) << 16) | (0x66 << 8) | 17;
+const PROCMAP_QUERY: u64 =
+    (3 << 30) | ((size_of::<ProcmapQuery>() as u64) << 16) | (0x66 << 8) | 17;
 
-const _: () = assert!(size_of::<Query>() == 104 && PROCMAP_QUERY == 0xc068_6611);
+const _: () = assert!(size_of::<ProcmapQuery>() == 104 && PROCMAP_QUERY == 0xc068_6611);
 
 /// Size of the buffer for a name: `PATH_MAX`, and a suffix of the kernel.
-const NAME: usize = 4096 + 64;
+const MAX_NAME_BYTES: usize = 4096 + 64;
 
 /// Lists the mappings that do not lie inside of an excluded range, and perhaps others.
 ///
 /// # Errors
 /// If the mappings cannot be listed.
-pub fn read_outside(zones: &Zones) -> Result<Vec<Vma>, MapsError> {
+pub fn read_outside(zones: &ExcludedRanges) -> Result<Vec<Vma>, MapsError> {
     match with_own_maps(|file| query_all(file, zones)).map_err(MapsError::Read)? {
         Ok(list) => Ok(list),
         // An old kernel, a sandbox, or a name that is too long: read the text instead.
@@ -74,9 +75,9 @@ pub(super) fn with_own_maps<T>(use_it: impl FnOnce(&File) -> T) -> io::Result<T>
     Ok(use_it(&maps.insert((process, file)).1))
 }
 
-fn query_all(file: &File, zones: &Zones) -> io::Result<Vec<Vma>> {
+fn query_all(file: &File, zones: &ExcludedRanges) -> io::Result<Vec<Vma>> {
     let mut list = Vec::new();
-    let mut name = vec![0_u8; NAME];
+    let mut name = vec![0_u8; MAX_NAME_BYTES];
     let mut at = 0;
     while let Some(vma) = query(file, at, &mut name)? {
         at = vma.range.end;
@@ -90,13 +91,13 @@ fn query_all(file: &File, zones: &Zones) -> io::Result<Vec<Vma>> {
 
 /// Returns the mapping that contains `addr`, or the next one.
 fn query(file: &File, addr: u64, name: &mut [u8]) -> io::Result<Option<Vma>> {
-    let mut query = Query {
-        size: size_of::<Query>() as u64,
+    let mut query = ProcmapQuery {
+        size: size_of::<ProcmapQuery>() as u64,
         flags: COVERING_OR_NEXT,
         addr,
         name_size: name.len() as u32,
         name_addr: name.as_mut_ptr() as u64,
-        ..Query::default()
+        ..ProcmapQuery::default()
     };
     // SAFETY: the argument and the buffer in it live across the call, and have the layout and
     // length that the kernel receives.
@@ -136,7 +137,7 @@ mod tests {
     #[test]
     fn queries_and_the_text_agree() {
         let text = vmas::read_self().unwrap();
-        let mut zones = Zones::with_runtime_zone();
+        let mut zones = ExcludedRanges::with_runtime_zone();
         // A library's mappings, a part of one, and a gap.
         let some = text[text.len() / 2].range;
         zones.exclude(

@@ -18,7 +18,7 @@ pub struct ProtError {
 /// True if the kernel would grant write access.
 ///
 /// The list of mappings does not contain this, so the access rights are changed and restored.
-pub(super) fn can_be_written(range: AddrRange, prot: Prot) -> bool {
+pub(super) fn probe_write_access(range: AddrRange, prot: Prot) -> bool {
     let wanted = Prot {
         write: true,
         ..prot

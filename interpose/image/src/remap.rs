@@ -3,11 +3,11 @@
 #![allow(unsafe_code)]
 
 use super::PAGE_SIZE;
-use super::layout::{Area, Backing, Known, Layout, Mapped};
+use super::layout::{Area, Backing, FileIdentity, Layout, MappedFile};
 use super::observe::c_path;
 use super::prot::{self, ProtError};
 use super::runs::AddrRange;
-use super::vmas::{MapsError, Zones};
+use super::vmas::{ExcludedRanges, MapsError};
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -67,24 +67,26 @@ pub struct LayoutStats {
 }
 
 /// Device and inode of a file without a name.
-type Hidden = ((u32, u32), u64);
+type UnnamedFile = ((u32, u32), u64);
 
 /// New files in memory for mapped objects that another process could not open.
 ///
 /// Each such object with more than one mapping gets one file.
-struct Objects<'a> {
+struct UnnamedFiles<'a> {
     saved: &'a Layout,
-    made: HashMap<Hidden, OwnedFd>,
+    made: HashMap<UnnamedFile, OwnedFd>,
 }
 
-impl Objects<'_> {
+impl UnnamedFiles<'_> {
     /// Returns the file for a mapping and the mapping's offset in it.
     ///
     /// `None` if the mapping needs no common file.
     fn of(&mut self, area: &Area) -> Result<Option<(&OwnedFd, u64)>, LayoutError> {
-        let shown = |other: &&Area| area.hidden().is_some() && other.hidden() == area.hidden();
+        let shown = |other: &&Area| {
+            area.unnamed_file().is_some() && other.unnamed_file() == area.unnamed_file()
+        };
         let (Some(file), true) = (
-            area.hidden(),
+            area.unnamed_file(),
             self.saved.areas().iter().filter(shown).count() > 1,
         ) else {
             return Ok(None);
@@ -125,24 +127,24 @@ pub fn memory_file(bytes: u64) -> io::Result<OwnedFd> {
 
 /// Origin of the layout that a process gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whose {
+pub enum LayoutOrigin {
     Own,
     /// Another process of the job.
-    Anothers,
+    OtherProcess,
     /// A process of the job before its restart, perhaps on other hosts.
-    Earlier,
+    EarlierRun,
 }
 
 /// Address range in which both layouts are uniform.
 #[derive(Debug)]
-struct Step {
+struct RemapStep {
     now: Option<Area>,
     want: Option<Area>,
-    known: Known,
+    identity: FileIdentity,
     /// True if the mapping gets a new file.
     ///
     /// This is the case if any mapping of its unnamed file was lost.
-    renewed: bool,
+    is_replaced: bool,
 }
 
 /// Gives the process the program-side mappings of `saved`, outside of excluded ranges.
@@ -154,8 +156,8 @@ struct Step {
 /// See [`LayoutError`].
 pub fn restore_layout(
     saved: &Layout,
-    zones: &Zones,
-    whose: Whose,
+    zones: &ExcludedRanges,
+    whose: LayoutOrigin,
 ) -> Result<LayoutStats, LayoutError> {
     for area in saved.areas() {
         if zones.touches_excluded(area.range) {
@@ -177,20 +179,20 @@ pub fn restore_layout(
     for step in &steps {
         stats.unmapped += usize::from(unmap_step(step)?);
     }
-    let mut objects = Objects {
+    let mut objects = UnnamedFiles {
         saved,
         made: HashMap::new(),
     };
     for (index, step) in steps.iter().enumerate() {
         let before = index.checked_sub(1).map(|index| &steps[index]);
-        let is_grown = before.is_some_and(|before| grow(before, step));
+        let is_grown = before.is_some_and(|before| extend_mapping(before, step));
         stats.mapped += usize::from(is_grown || map_step(step, &mut objects)?);
     }
     for step in &steps {
         stats.protected += usize::from(protect_step(step)?);
     }
-    let opened: Vec<&Area> = steps.iter().filter_map(Step::opens_file).collect();
-    if !opened.is_empty() && whose != Whose::Earlier && saved.is_of_this_host() {
+    let opened: Vec<&Area> = steps.iter().filter_map(RemapStep::opens_file).collect();
+    if !opened.is_empty() && whose != LayoutOrigin::EarlierRun && saved.is_of_this_host() {
         check_files(
             &opened,
             &Layout::read_self(zones).map_err(LayoutError::List)?,
@@ -220,7 +222,7 @@ fn check_files(opened: &[&Area], now: &Layout) -> Result<(), LayoutError> {
 }
 
 /// Divides both layouts at each other's borders.
-fn compare(now: &Layout, saved: &Layout, whose: Whose) -> Vec<Step> {
+fn compare(now: &Layout, saved: &Layout, whose: LayoutOrigin) -> Vec<RemapStep> {
     let both = || now.areas().iter().chain(saved.areas());
     let mut borders: Vec<u64> = both()
         .flat_map(|area| [area.range.start, area.range.end])
@@ -239,43 +241,43 @@ fn compare(now: &Layout, saved: &Layout, whose: Whose) -> Vec<Step> {
         let (now, want) = (cut(&mut now), cut(&mut want));
         if now.is_some() || want.is_some() {
             let known = match &want {
-                Some(want) if whose != Whose::Own => saved.known(want),
-                _ => Known::ByInode,
+                Some(want) if whose != LayoutOrigin::Own => saved.file_identity(want),
+                _ => FileIdentity::ByInode,
             };
-            steps.push(Step {
+            steps.push(RemapStep {
                 now,
                 want,
-                known,
-                renewed: false,
+                identity: known,
+                is_replaced: false,
             });
         }
     }
-    renew(&mut steps);
+    mark_replaced(&mut steps);
     steps
 }
 
 /// Marks all mappings of an unnamed file for replacement if one of them is lost.
-fn renew(steps: &mut [Step]) {
+fn mark_replaced(steps: &mut [RemapStep]) {
     let lost = steps.iter().filter(|step| !step.same_backing());
-    let lost: HashSet<Hidden> = lost.filter_map(Step::hidden).collect();
+    let lost: HashSet<UnnamedFile> = lost.filter_map(RemapStep::hidden).collect();
     for step in steps {
-        step.renewed = step.hidden().is_some_and(|file| lost.contains(&file));
+        step.is_replaced = step.hidden().is_some_and(|file| lost.contains(&file));
     }
 }
 
-impl Step {
+impl RemapStep {
     fn is_stack(&self) -> bool {
         let stack = |area: &Option<Area>| matches!(area, Some(a) if a.backing == Backing::Stack);
         stack(&self.now) || stack(&self.want)
     }
 
-    fn hidden(&self) -> Option<Hidden> {
-        self.want.as_ref()?.hidden()
+    fn hidden(&self) -> Option<UnnamedFile> {
+        self.want.as_ref()?.unnamed_file()
     }
 
     fn same_backing(&self) -> bool {
-        !self.renewed
-            && matches!((&self.now, &self.want), (Some(a), Some(b)) if a.backing.same(&b.backing, self.known))
+        !self.is_replaced
+            && matches!((&self.now, &self.want), (Some(a), Some(b)) if a.backing.is_same_object(&b.backing, self.identity))
     }
 
     /// Returns the area if it is mapped by a file's name.
@@ -285,7 +287,7 @@ impl Step {
     }
 }
 
-fn unmap_step(step: &Step) -> Result<bool, LayoutError> {
+fn unmap_step(step: &RemapStep) -> Result<bool, LayoutError> {
     let Some(now) = &step.now else {
         return Ok(false);
     };
@@ -321,7 +323,7 @@ fn restore_break(now: &Layout, saved: &Layout) -> bool {
 ///
 /// The kernel would keep a new mapping beside a moved one separate, and mremap(2) would refuse to
 /// work on both.
-fn grow(before: &Step, step: &Step) -> bool {
+fn extend_mapping(before: &RemapStep, step: &RemapStep) -> bool {
     let (Some(left), Some(kept), None, Some(want)) =
         (&before.now, &before.want, &step.now, &step.want)
     else {
@@ -341,14 +343,14 @@ fn grow(before: &Step, step: &Step) -> bool {
     }
 }
 
-fn map_step(step: &Step, objects: &mut Objects<'_>) -> Result<bool, LayoutError> {
+fn map_step(step: &RemapStep, objects: &mut UnnamedFiles<'_>) -> Result<bool, LayoutError> {
     let Some(want) = &step.want else {
         return Ok(false);
     };
     if step.is_stack() || step.same_backing() {
         return Ok(false);
     }
-    if objects.saved.has_lost(want) {
+    if objects.saved.is_lost(want) {
         return Err(LayoutError::Removed { range: want.range });
     }
     if let Some((file, offset)) = objects.of(want)? {
@@ -402,7 +404,7 @@ fn map_at(want: &Area, flags: i32, fd: i32, offset: u64) -> Result<(), LayoutErr
     Ok(())
 }
 
-fn open(file: &Mapped, flags: i32) -> Result<OwnedFd, LayoutError> {
+fn open(file: &MappedFile, flags: i32) -> Result<OwnedFd, LayoutError> {
     let name = c_path(&file.path);
     // SAFETY: the name is a C string that lives across the call.
     let fd = unsafe { libc::open(name.as_ptr(), flags | libc::O_CLOEXEC) };
@@ -416,7 +418,7 @@ fn open(file: &Mapped, flags: i32) -> Result<OwnedFd, LayoutError> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-fn protect_step(step: &Step) -> Result<bool, LayoutError> {
+fn protect_step(step: &RemapStep) -> Result<bool, LayoutError> {
     match (&step.now, &step.want) {
         (Some(now), Some(want))
             if now.prot != want.prot && step.same_backing() && !step.is_stack() =>

@@ -6,12 +6,12 @@
 #![allow(unsafe_code)]
 
 use super::PAGE_SIZE;
-use super::absent::{self, Sums};
-use super::epoch::{Image, SlotRun};
-use super::fill::{Seek, copy_in, fill};
+use super::absent_pages::{self, PageSums};
+use super::fill::{PagePredicate, copy_in, verify_and_fill};
+use super::image_delta::{Image, SlotRun};
 use super::layout::{Area, Backing, Layout};
 use super::observe::{ObserveError, fault_in_area, inside_file};
-use super::opened::{Need, Opened};
+use super::opened::{NeededAccess, OpenedAreas};
 use super::prefault::Prefault;
 use super::prot::ProtError;
 use super::runs::{self, PageRun};
@@ -66,7 +66,7 @@ pub struct RestoreStats {
     /// Pages returned to the kernel, which contain zeros or file content afterwards.
     pub dropped: u64,
     /// Pages that the search has selected.
-    pub found: Vec<PageRun>,
+    pub selected: Vec<PageRun>,
 }
 
 /// Returns the pages that [`restore_pages`] would need but that the image does not store.
@@ -78,7 +78,7 @@ pub fn missing(
     layout: &Layout,
     image: &Image,
     store: &PageStore,
-) -> Result<Vec<Sums>, RestoreError> {
+) -> Result<Vec<PageSums>, RestoreError> {
     if image.absent().is_empty() {
         return Ok(Vec::new());
     }
@@ -86,7 +86,7 @@ pub fn missing(
         .observe(layout, image, store)
         .map_err(RestoreError::Observe)?;
     let clean = runs::subtract(&seen.content, &seen.written);
-    Ok(absent::without(image.absent(), &clean))
+    Ok(absent_pages::without(image.absent(), &clean))
 }
 
 /// Rolls a survivor back; touches only pages that changed since the image.
@@ -150,10 +150,10 @@ pub fn load_all(
     image: &Image,
     store: &PageStore,
     ready: Option<Prefault>,
-    seek: Seek<'_>,
+    seek: PagePredicate<'_>,
 ) -> Result<RestoreStats, RestoreError> {
     let wanted = image.pages();
-    has_all(image, &wanted)?;
+    check_stored(image, &wanted)?;
     if let Some(mut ready) = ready {
         ready.wait();
     }
@@ -161,7 +161,7 @@ pub fn load_all(
         .present(layout, &wanted)
         .map_err(RestoreError::Observe)?;
     let fill = |list: &[SlotRun]| {
-        fill(list, store, seek).map_err(|page| RestoreError::Damaged { page: page.0 })
+        verify_and_fill(list, store, seek).map_err(|page| RestoreError::Damaged { page: page.0 })
     };
     let pages = [&wanted[..], &seen.content, &seen.guards];
     put_back(tracker, layout, image, pages, fill)
@@ -182,7 +182,8 @@ fn put_back(
     }
     let excess = runs::subtract(content, &image.pages());
     let touched = runs::union(wanted, &excess);
-    let opened = Opened::open(layout, &touched, Need::Write).map_err(RestoreError::Access)?;
+    let opened =
+        OpenedAreas::open(layout, &touched, NeededAccess::Write).map_err(RestoreError::Access)?;
     let dropped = drop_pages(layout, &excess)?;
     let filled = fill(&image.slots_of(wanted));
     opened.close().map_err(RestoreError::Access)?;
@@ -192,13 +193,13 @@ fn put_back(
     Ok(RestoreStats {
         copied: runs::total(wanted),
         dropped,
-        found,
+        selected: found,
     })
 }
 
 /// Returns an error, before any change, if a page to restore is not stored.
-fn has_all(image: &Image, wanted: &[PageRun]) -> Result<(), RestoreError> {
-    match absent::among(image.absent(), wanted).first() {
+fn check_stored(image: &Image, wanted: &[PageRun]) -> Result<(), RestoreError> {
+    match absent_pages::among(image.absent(), wanted).first() {
         Some(run) => Err(RestoreError::Absent { page: run.first.0 }),
         None => Ok(()),
     }
@@ -206,8 +207,8 @@ fn has_all(image: &Image, wanted: &[PageRun]) -> Result<(), RestoreError> {
 
 /// Returns an error if a page to restore is not stored or damaged.
 fn verify(image: &Image, wanted: &[PageRun], store: &PageStore) -> Result<(), RestoreError> {
-    has_all(image, wanted)?;
-    match store.damaged(&image.slots_of(wanted)) {
+    check_stored(image, wanted)?;
+    match store.first_damaged(&image.slots_of(wanted)) {
         Some(page) => Err(RestoreError::Damaged { page: page.0 }),
         None => Ok(()),
     }
@@ -257,9 +258,9 @@ fn drop_pages(layout: &Layout, excess: &[PageRun]) -> Result<u64, RestoreError> 
 }
 
 /// Minimum number of pages (4 MiB) that are made present before the copy.
-const FEW: u64 = 1 << 10;
+const MIN_PREFAULT_PAGES: u64 = 1 << 10;
 
-/// Starts to make `absent` pages of private anonymous memory present before the copy.
+/// Starts to make `absent_pages` pages of private anonymous memory present before the copy.
 ///
 /// One fault per page costs three times as much as the copy. The pages are base pages, which
 /// another process has just freed. Huge pages cost less if they are available. But the kernel may
@@ -269,7 +270,7 @@ fn prefault(layout: &Layout, absent: &[PageRun]) -> Prefault {
     let is_plain = |area: &&Area| matches!(area.backing, Backing::Anonymous | Backing::Heap);
     let areas = layout
         .tracked()
-        .filter(|area| is_plain(area) && runs::total(absent) >= FEW);
+        .filter(|area| is_plain(area) && runs::total(absent) >= MIN_PREFAULT_PAGES);
     let ranges = areas.flat_map(|area| runs::within(absent, area.pages()));
     Prefault::start(ranges.map(PageRun::range).collect())
 }

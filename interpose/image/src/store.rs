@@ -10,7 +10,7 @@ mod slot;
 mod store_config;
 mod store_error;
 
-pub use arena::{Files, Front, SUMS_AT};
+pub use arena::{ArenaFiles, IndexHeader, SUMS_OFFSET};
 pub use page_store::PageStore;
 pub use slot::{Extent, Slot};
 pub use store_config::StoreConfig;

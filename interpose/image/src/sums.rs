@@ -9,7 +9,7 @@
 #![allow(unsafe_code)]
 
 use super::PAGE_SIZE;
-use super::epoch::SlotRun;
+use super::image_delta::SlotRun;
 use super::runs::PageIndex;
 use super::store::{PageStore, Slot};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
@@ -30,18 +30,18 @@ pub fn identity(content: &[u8]) -> [u64; 2] {
 }
 
 /// Consecutive pages and the address of their copies.
-struct Piece {
+struct CopiedPages {
     first: PageIndex,
     pages: u64,
     copy: *const u8,
 }
 
-// SAFETY: the copies are only read, and not written meanwhile, as `work` requires.
-unsafe impl Send for Piece {}
+// SAFETY: the copies are only read, and not written meanwhile, as `sums_work` requires.
+unsafe impl Send for CopiedPages {}
 
-impl Piece {
-    fn of(run: &SlotRun, store: &PageStore) -> Piece {
-        Piece {
+impl CopiedPages {
+    fn of(run: &SlotRun, store: &PageStore) -> CopiedPages {
+        CopiedPages {
             first: run.pages.start,
             pages: run.pages.pages,
             copy: store.ptr(run.slot),
@@ -58,15 +58,15 @@ impl Piece {
     }
 }
 
-fn sums_of(pieces: &[Piece]) -> Vec<u64> {
-    let contents = pieces.iter().flat_map(Piece::contents);
+fn sums_of(pieces: &[CopiedPages]) -> Vec<u64> {
+    let contents = pieces.iter().flat_map(CopiedPages::contents);
     contents
         .map(|(page, content)| of_page(page, content))
         .collect()
 }
 
-fn identities_of(pieces: &[Piece]) -> Vec<u64> {
-    let contents = pieces.iter().flat_map(Piece::contents);
+fn identities_of(pieces: &[CopiedPages]) -> Vec<u64> {
+    let contents = pieces.iter().flat_map(CopiedPages::contents);
     contents
         .flat_map(|(_, content)| identity(content))
         .collect()
@@ -87,12 +87,12 @@ impl PageStore {
 
     /// Computes the identities of these pages from their copies, two words for each.
     pub fn identities(&self, runs: &[SlotRun]) -> Vec<u64> {
-        let pieces: Vec<Piece> = runs.iter().map(|run| Piece::of(run, self)).collect();
+        let pieces: Vec<CopiedPages> = runs.iter().map(|run| CopiedPages::of(run, self)).collect();
         identities_of(&pieces)
     }
 
     /// Stores checksums that were received with copies.
-    pub fn note_sums(&mut self, runs: &[SlotRun], sums: &[u64]) {
+    pub fn set_sums(&mut self, runs: &[SlotRun], sums: &[u64]) {
         for (slot, &sum) in runs.iter().flat_map(slots).zip(sums) {
             self.set_sum(slot, sum);
         }
@@ -100,25 +100,24 @@ impl PageStore {
 
     /// Computes and stores the checksums of copies that are known to be correct.
     pub fn seal(&mut self, runs: &[SlotRun]) {
-        let pieces: Vec<Piece> = runs.iter().map(|run| Piece::of(run, self)).collect();
-        self.note_sums(runs, &sums_of(&pieces));
+        let pieces: Vec<CopiedPages> = runs.iter().map(|run| CopiedPages::of(run, self)).collect();
+        self.set_sums(runs, &sums_of(&pieces));
     }
 
     /// Returns the first of these pages whose copy does not match its checksum.
-    pub fn damaged(&self, runs: &[SlotRun]) -> Option<PageIndex> {
-        runs.iter()
-            .find_map(|run| self.look_through(run, |_, _| ()))
+    pub fn first_damaged(&self, runs: &[SlotRun]) -> Option<PageIndex> {
+        runs.iter().find_map(|run| self.verify_each(run, |_, _| ()))
     }
 
     /// Returns the first damaged page of a run.
     ///
     /// `look` is called for each page before it, while the page is in the processor's cache.
-    pub fn look_through(
+    pub fn verify_each(
         &self,
         run: &SlotRun,
         mut look: impl FnMut(PageIndex, &[u8]),
     ) -> Option<PageIndex> {
-        let piece = Piece::of(run, self);
+        let piece = CopiedPages::of(run, self);
         for ((page, content), slot) in piece.contents().zip(slots(run)) {
             if of_page(page, content) != self.sum(slot) {
                 return Some(page);
@@ -132,13 +131,16 @@ impl PageStore {
 /// Returns the computation of these copies' checksums.
 ///
 /// The copies must not change until the computation is done.
-pub fn work(runs: &[SlotRun], store: &PageStore) -> impl FnOnce() -> Vec<u64> + Send + use<> {
-    let pieces: Vec<Piece> = runs.iter().map(|run| Piece::of(run, store)).collect();
+pub fn sums_work(runs: &[SlotRun], store: &PageStore) -> impl FnOnce() -> Vec<u64> + Send + use<> {
+    let pieces: Vec<CopiedPages> = runs.iter().map(|run| CopiedPages::of(run, store)).collect();
     move || sums_of(&pieces)
 }
 
-/// Returns the computation of [`PageStore::identities`], under the conditions of [`work`].
-pub fn identify(runs: &[SlotRun], store: &PageStore) -> impl FnOnce() -> Vec<u64> + Send + use<> {
-    let pieces: Vec<Piece> = runs.iter().map(|run| Piece::of(run, store)).collect();
+/// Returns the computation of [`PageStore::identities`], under the conditions of [`sums_work`].
+pub fn identities_work(
+    runs: &[SlotRun],
+    store: &PageStore,
+) -> impl FnOnce() -> Vec<u64> + Send + use<> {
+    let pieces: Vec<CopiedPages> = runs.iter().map(|run| CopiedPages::of(run, store)).collect();
     move || identities_of(&pieces)
 }

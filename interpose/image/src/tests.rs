@@ -2,13 +2,13 @@
 //!
 //! Each test uses its own address range, so that tests can run in parallel.
 
-mod alike;
 mod cycles;
+mod deduplication_tests;
 mod kernel_facts;
-mod parity;
+mod parity_tests;
 mod process;
 mod random;
-mod store;
+mod store_tests;
 mod support;
 mod timing;
-mod wire;
+mod wire_tests;

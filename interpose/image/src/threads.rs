@@ -8,7 +8,7 @@ use std::time::Duration;
 ///
 /// The new thread inherits the mask, so a signal for the process is delivered to a thread of the
 /// program.
-pub fn without_signals<T>(make: impl FnOnce() -> T) -> T {
+pub fn with_signals_blocked<T>(make: impl FnOnce() -> T) -> T {
     // SAFETY: pthread_sigmask(3) with valid sets.
     unsafe {
         let (mut all, mut before): (libc::sigset_t, libc::sigset_t) =

@@ -3,14 +3,14 @@
 #![allow(unsafe_code)]
 
 use super::PAGE_SIZE;
-use super::absent;
-use super::epoch::{Delta, Image};
+use super::absent_pages;
+use super::image_delta::{Delta, Image};
 use super::kernel::Uffd;
 use super::layout::{Backing, Layout};
-use super::observe::{Arming, Observation, ObserveError, Presence};
-use super::opened::{Need, Opened};
+use super::observe::{ArmTime, Observation, ObserveError, PageScanner};
+use super::opened::{NeededAccess, OpenedAreas};
 use super::runs::{self, AddrRange, PageRun};
-use super::settled;
+use super::stable_pages;
 use super::store::PageStore;
 use super::sums::of_page;
 use std::io;
@@ -38,7 +38,7 @@ pub enum TrackError {
 
 /// Selected tracker, and the reason if it is a fallback.
 #[derive(Debug)]
-pub struct Selected {
+pub struct SelectedTracker {
     pub tracker: Tracker,
     /// Reason why [`Tracking::Auto`] selected comparison.
     pub fallback: Option<TrackError>,
@@ -56,11 +56,11 @@ pub enum Tracker {
 #[derive(Debug)]
 pub struct ScanTracker {
     uffd: Uffd,
-    presence: Presence,
+    presence: PageScanner,
     /// Areas that the kernel refuses to watch; all their pages count as written.
     unwatched: Vec<PageRun>,
     /// Protected pages that count as written, because their delta was abandoned.
-    carry: Vec<PageRun>,
+    carried: Vec<PageRun>,
     /// Pages that are compared, because the kernel may not see all writes.
     ///
     /// Other processes or devices may write them.
@@ -69,9 +69,9 @@ pub struct ScanTracker {
 
 #[derive(Debug)]
 pub struct CompareTracker {
-    presence: Presence,
+    presence: PageScanner,
     /// Pages (sorted) that count as changed in the next capture.
-    wanted: Vec<PageRun>,
+    forced: Vec<PageRun>,
 }
 
 impl Tracker {
@@ -80,29 +80,29 @@ impl Tracker {
     /// # Errors
     /// If the requested tracker is not available; for [`Tracking::Auto`] only if there is no page
     /// map.
-    pub fn select(choice: Tracking) -> Result<Selected, TrackError> {
-        Self::select_where(choice, None)
+    pub fn select(choice: Tracking) -> Result<SelectedTracker, TrackError> {
+        Self::select_with_failure(choice, None)
     }
 
-    /// Sets tracking up like [`Tracker::select`], but simulates the kernel's failure `lack`.
+    /// Sets tracking up like [`Tracker::select`], but simulates the kernel's failure `add_absent`.
     ///
     /// # Errors
     /// As [`Tracker::select`].
-    pub fn select_where(
+    pub fn select_with_failure(
         choice: Tracking,
         lack: Option<TrackError>,
-    ) -> Result<Selected, TrackError> {
+    ) -> Result<SelectedTracker, TrackError> {
         let open = || ScanTracker::open().map(Self::PagemapScan);
         let scan = match choice {
             Tracking::Auto | Tracking::PagemapScan => lack.map_or_else(open, Err),
             Tracking::Compare => CompareTracker::open().map(Self::Compare),
         };
         match scan {
-            Ok(tracker) => Ok(Selected {
+            Ok(tracker) => Ok(SelectedTracker {
                 tracker,
                 fallback: None,
             }),
-            Err(why) if choice == Tracking::Auto => Ok(Selected {
+            Err(why) if choice == Tracking::Auto => Ok(SelectedTracker {
                 tracker: Self::Compare(CompareTracker::open()?),
                 fallback: Some(why),
             }),
@@ -115,23 +115,23 @@ impl Tracker {
     /// Its pages count as changed in the next capture and in a rollback, as if it had not been
     /// captured.
     pub fn abandon(&mut self, delta: Delta, store: &mut PageStore) {
-        self.mark_changed(&delta.gone());
+        self.mark_changed(&delta.changed_or_dropped());
         delta.free(store);
     }
 
     /// Makes pages (sorted) count as changed.
     pub(super) fn mark_changed(&mut self, pages: &[PageRun]) {
         if let Self::PagemapScan(scan) = self {
-            scan.carry = runs::union(&scan.carry, pages);
-            scan.presence.forget();
+            scan.carried = runs::union(&scan.carried, pages);
+            scan.presence.forget_stable();
         }
     }
 
     /// Includes pages (sorted) in the next capture although they have not changed.
-    pub fn capture_again(&mut self, pages: &[PageRun]) {
+    pub fn force_capture(&mut self, pages: &[PageRun]) {
         match self {
             Self::PagemapScan(_) => self.mark_changed(pages),
-            Self::Compare(compare) => compare.wanted = pages.to_vec(),
+            Self::Compare(compare) => compare.forced = pages.to_vec(),
         }
     }
 
@@ -200,7 +200,7 @@ impl Tracker {
             Self::PagemapScan(scan) => {
                 let seen = scan.observe(layout, image, store, true);
                 if seen.is_err() {
-                    scan.carry = layout.watched().map(super::layout::Area::pages).collect();
+                    scan.carried = layout.watched().map(super::layout::Area::pages).collect();
                 }
                 seen
             }
@@ -220,7 +220,7 @@ impl Tracker {
             Self::PagemapScan(scan) => &mut scan.presence,
             Self::Compare(compare) => &mut compare.presence,
         };
-        presence.observe(layout, known, Arming::Later)
+        presence.observe(layout, known, ArmTime::Later)
     }
 
     /// Starts a new period: pages written from now on count as changed.
@@ -230,7 +230,7 @@ impl Tracker {
         match self {
             Self::PagemapScan(scan) => scan.arm(layout, done),
             Self::Compare(compare) => {
-                compare.wanted.clear();
+                compare.forced.clear();
                 Ok(())
             }
         }
@@ -239,7 +239,7 @@ impl Tracker {
 
 impl ScanTracker {
     fn open() -> Result<Self, TrackError> {
-        let presence = Presence::open().map_err(TrackError::OpenPagemap)?;
+        let presence = PageScanner::open().map_err(TrackError::OpenPagemap)?;
         if !presence.has_scan() {
             return Err(TrackError::NoScan);
         }
@@ -247,15 +247,15 @@ impl ScanTracker {
             uffd: Uffd::open().map_err(TrackError::OpenUffd)?,
             presence,
             unwatched: Vec::new(),
-            carry: Vec::new(),
+            carried: Vec::new(),
             exposed: Vec::new(),
         };
         tracker.self_test()?;
         if tracker
-            .sees_what_is_dropped()
+            .detects_dropped_pages()
             .map_err(TrackError::SelfTest)?
         {
-            tracker.presence.trust_settled();
+            tracker.presence.enable_stable_pages();
         }
         Ok(tracker)
     }
@@ -281,7 +281,7 @@ impl ScanTracker {
         // The second page was written; once that was reported, the first one.
         for page in [1, 0] {
             let first = range.pages().start.0 + page;
-            let arming = Arming::Now { unwatched: &[] };
+            let arming = ArmTime::Now { unwatched: &[] };
             match self.presence.observe(&layout, &[], arming) {
                 Ok(seen) if seen.written == [PageRun::between(first, first + 1)] => {}
                 _ => return Err(TrackError::Unreliable),
@@ -294,7 +294,7 @@ impl ScanTracker {
     /// Returns true if protected pages that were dropped count as unprotected.
     ///
     /// Tests pages that were dropped alone and together with their page table.
-    fn sees_what_is_dropped(&mut self) -> io::Result<bool> {
+    fn detects_dropped_pages(&mut self) -> io::Result<bool> {
         const TABLE: u64 = 512;
         let scratch = Scratch::map(3 * TABLE)?;
         let range = scratch.range();
@@ -303,7 +303,7 @@ impl ScanTracker {
         self.uffd.register(range)?;
         self.presence.pagemap().protect(range)?;
         scratch.drop_all()?;
-        Ok(settled::unprotected(self.presence.pagemap(), range)? == [range.pages()])
+        Ok(stable_pages::unprotected(self.presence.pagemap(), range)? == [range.pages()])
     }
 
     fn watch(&mut self, layout: &Layout) {
@@ -325,13 +325,13 @@ impl ScanTracker {
     ) -> Result<Observation, ObserveError> {
         let unwatched = &self.unwatched;
         let arming = if arm {
-            Arming::Now { unwatched }
+            ArmTime::Now { unwatched }
         } else {
-            Arming::Later
+            ArmTime::Later
         };
         let mut seen = self.presence.observe(layout, &image.pages(), arming)?;
-        if !(self.carry.is_empty() && self.unwatched.is_empty()) {
-            let also = runs::union(&self.carry, &self.unwatched);
+        if !(self.carried.is_empty() && self.unwatched.is_empty()) {
+            let also = runs::union(&self.carried, &self.unwatched);
             seen.written = runs::union(&seen.written, &runs::intersect(&seen.content, &also));
         }
         if !self.exposed.is_empty() {
@@ -353,16 +353,19 @@ impl ScanTracker {
             let done = self.presence.pagemap().protect(range);
             done.map_err(|source| ObserveError::Scan { range, source })?;
         }
-        self.carry.clear();
+        self.carried.clear();
         Ok(())
     }
 }
 
 impl CompareTracker {
     fn open() -> Result<Self, TrackError> {
-        let presence = Presence::open().map_err(TrackError::OpenPagemap)?;
+        let presence = PageScanner::open().map_err(TrackError::OpenPagemap)?;
         let wanted = Vec::new();
-        Ok(Self { presence, wanted })
+        Ok(Self {
+            presence,
+            forced: wanted,
+        })
     }
 
     fn observe(
@@ -372,11 +375,11 @@ impl CompareTracker {
         store: &PageStore,
     ) -> Result<Observation, ObserveError> {
         let known = image.pages();
-        let mut seen = self.presence.observe(layout, &known, Arming::Later)?;
+        let mut seen = self.presence.observe(layout, &known, ArmTime::Later)?;
         seen.written.clear();
         seen.uncertain.clone_from(&seen.content);
         compare(&mut seen, layout, image, store)?;
-        seen.written = runs::union(&seen.written, &runs::intersect(&seen.content, &self.wanted));
+        seen.written = runs::union(&seen.written, &runs::intersect(&seen.content, &self.forced));
         Ok(seen)
     }
 }
@@ -388,7 +391,7 @@ fn compare(
     image: &Image,
     store: &PageStore,
 ) -> Result<(), ObserveError> {
-    let opened = Opened::open(layout, &seen.uncertain, Need::Read)?;
+    let opened = OpenedAreas::open(layout, &seen.uncertain, NeededAccess::Read)?;
     let mut written = Vec::new();
     for run in image.slots_of(&seen.uncertain) {
         let copy = store.ptr(run.slot);
@@ -399,7 +402,7 @@ fn compare(
         }
     }
     let mut changed = Vec::new();
-    for run in absent::among(image.absent(), &seen.uncertain) {
+    for run in absent_pages::among(image.absent(), &seen.uncertain) {
         for (page, _) in run
             .each()
             .filter(|&(page, sum)| of_page(page, page_bytes(page.0)) != sum)
@@ -494,7 +497,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // SAFETY: unmaps the mapping of `map`.
+        // SAFETY: unmaps the mapping of `map_arena`.
         unsafe { libc::munmap(self.0.start as *mut libc::c_void, self.0.len() as usize) };
     }
 }

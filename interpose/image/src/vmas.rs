@@ -64,14 +64,14 @@ pub enum Owner {
 
 /// Ranges that do not belong to the program side.
 #[derive(Clone, Debug, Default)]
-pub struct Zones {
+pub struct ExcludedRanges {
     excluded: Vec<(AddrRange, Owner)>,
 }
 
 /// Reserved range of the runtime, its libc, its heap and its arenas.
 pub const RUNTIME_ZONE: AddrRange = AddrRange::new(0x2000_0000_0000, 0x2800_0000_0000);
 
-impl Zones {
+impl ExcludedRanges {
     /// Excludes the reserved range only.
     pub fn with_runtime_zone() -> Self {
         let mut zones = Self::default();
@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn excluded_ranges_are_cut_out() {
-        let mut zones = Zones::with_runtime_zone();
+        let mut zones = ExcludedRanges::with_runtime_zone();
         zones.exclude(AddrRange::new(0x5000, 0x6000), Owner::Loader);
         zones.exclude(AddrRange::new(0x1000, 0x3000), Owner::Loader);
         let parts = zones.user_parts(AddrRange::new(0x2000, 0x9000));

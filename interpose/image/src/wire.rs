@@ -7,7 +7,7 @@
 #![allow(unsafe_code)]
 
 use super::PAGE_SIZE;
-use super::epoch::{Delta, Image, SlotRun, lay_out, pages_of, parts_of};
+use super::image_delta::{Delta, Image, SlotRun, lay_out, pages_of, parts_of};
 use super::runs::{self, PageRun};
 use super::store::{Extent, PageStore, StoreError};
 use bincode::{Decode, Encode};
@@ -30,7 +30,7 @@ pub struct Header {
     /// Pages that are not sent, sorted.
     ///
     /// The receiver has reported that its own image contains them ([`super::alike`]).
-    pub yours: Vec<PageRun>,
+    pub kept_by_receiver: Vec<PageRun>,
     /// Length of each chunk in pages.
     pub chunks: Vec<u32>,
 }
@@ -125,7 +125,7 @@ impl Header {
     }
 
     fn check(&self) -> Result<(), WireError> {
-        let mut sorted = [&self.runs[..], &self.yours].concat();
+        let mut sorted = [&self.runs[..], &self.kept_by_receiver].concat();
         sorted.sort_unstable();
         let bad = |run: &PageRun| run.pages == 0 || run.start.0.checked_add(run.pages).is_none();
         let overlap = |list: &[PageRun]| list.windows(2).any(|w| w[0].end() > w[1].start.0);
@@ -133,7 +133,7 @@ impl Header {
         let why = if self
             .runs
             .iter()
-            .chain(&self.yours)
+            .chain(&self.kept_by_receiver)
             .chain(&self.dropped)
             .any(bad)
         {
@@ -152,7 +152,7 @@ impl Header {
 }
 
 impl Delta {
-    /// Encodes the delta without the pages `yours` (sorted), which the receiver has itself.
+    /// Encodes the delta without the pages `kept_by_receiver` (sorted), which the receiver has itself.
     pub fn outgoing(
         &self,
         yours: Vec<PageRun>,
@@ -165,7 +165,7 @@ impl Delta {
             base: Some(self.base),
             runs: Vec::new(),
             dropped: self.dropped.clone(),
-            yours,
+            kept_by_receiver: yours,
             chunks: Vec::new(),
         };
         fill(header, &sent, store, options)
@@ -180,7 +180,7 @@ impl Image {
             base: None,
             runs: Vec::new(),
             dropped: Vec::new(),
-            yours: Vec::new(),
+            kept_by_receiver: Vec::new(),
             chunks: Vec::new(),
         };
         let mut runs = self.runs().to_vec();
@@ -191,7 +191,7 @@ impl Image {
 
 impl Outgoing {
     /// Encodes pages whose numbers are not those of the slots' owners: see [`super::parity`].
-    pub fn of(
+    pub fn of_parity(
         epoch: Epoch,
         base: Option<Epoch>,
         mut runs: Vec<SlotRun>,
@@ -202,7 +202,7 @@ impl Outgoing {
             base,
             runs: Vec::new(),
             dropped: Vec::new(),
-            yours: Vec::new(),
+            kept_by_receiver: Vec::new(),
             chunks: Vec::new(),
         };
         runs.sort_unstable_by_key(|run| run.slot);
@@ -260,13 +260,13 @@ impl Incoming {
     ///
     /// # Errors
     /// If the header is inconsistent, if it omits other pages than `alike`, or if there is no room.
-    pub fn expect(
+    pub fn allocate(
         header: Header,
         alike: Vec<SlotRun>,
         store: &mut PageStore,
     ) -> Result<Self, WireError> {
         header.check()?;
-        if header.yours != pages_of(&alike) {
+        if header.kept_by_receiver != pages_of(&alike) {
             return Err(WireError::Inconsistent(
                 "it leaves out other pages than the receiver has",
             ));
@@ -327,7 +327,7 @@ impl Incoming {
         Ok(Delta {
             base,
             epoch: self.header.epoch,
-            runs: self.kept(store),
+            runs: self.store_sums(store),
             dropped: self.header.dropped,
         })
     }
@@ -341,14 +341,14 @@ impl Incoming {
             self.cancel(store);
             return Err(WireError::Inconsistent("a delta came instead of an image"));
         }
-        Ok(Image::from_parts(self.header.epoch, self.kept(store)))
+        Ok(Image::from_parts(self.header.epoch, self.store_sums(store)))
     }
 
     /// Returns the image that results from applying the received pages to `image`.
     ///
     /// The checksums of the received pages are stored; nothing else changes.
     pub fn preview(&self, image: &Image, store: &mut PageStore) -> Image {
-        let runs = self.kept(store);
+        let runs = self.store_sums(store);
         match self.header.base {
             None => Image::from_parts(self.header.epoch, runs),
             Some(base) => image.after(&Delta {
@@ -361,8 +361,8 @@ impl Incoming {
     }
 
     /// Stores the received checksums and returns the pages, sorted by number.
-    fn kept(&self, store: &mut PageStore) -> Vec<SlotRun> {
-        store.note_sums(&self.runs, &self.sums);
+    fn store_sums(&self, store: &mut PageStore) -> Vec<SlotRun> {
+        store.set_sums(&self.runs, &self.sums);
         let mut runs = [&self.runs[..], &self.alike].concat();
         runs.sort_unstable_by_key(|run| run.pages);
         runs

@@ -7,14 +7,14 @@
 
 mod daemon_link;
 
-use crate::{Runtime, domains, peers, renewal, told, world};
+use crate::{Runtime, domains, peers, process_info, renewal, world};
 pub(crate) use daemon_link::DaemonLink;
 use std::time::{Duration, Instant};
 use understudy_abi::RUNTIME_FD_BASE;
 use understudy_numbers::{ProcessNumber, Worker};
 use understudy_wire::client::{Client, ClientError};
-use understudy_wire::spares::{Lease, Limits, Need, Place, Spare, Token};
-use understudy_wire::{Answer, Ask, auth};
+use understudy_wire::spares::{Lease, LeaseToken, ProcessLocation, Spare, SpareLimits, SpareNeed};
+use understudy_wire::{Answer, Request, auth};
 
 /// Time that a recovery waits for the daemon.
 const LIMIT: Duration = Duration::from_millis(100);
@@ -27,11 +27,11 @@ const PERIOD: Duration = Duration::from_secs(2);
 
 /// True if a daemon is configured.
 pub fn is_set() -> bool {
-    told::config().daemon.is_some()
+    process_info::config().daemon.is_some()
 }
 
 fn connect(limit: Duration) -> Result<Client, ClientError> {
-    let config = told::config();
+    let config = process_info::config();
     let Some(address) = &config.daemon else {
         return Err(ClientError::Unexpected);
     };
@@ -63,7 +63,7 @@ pub fn poll_spare(rt: &Runtime) -> Option<Duration> {
         return Some(left);
     }
     let outcome = match &mut link.client {
-        Some(client) => client.tell(&Ask::Beat),
+        Some(client) => client.notify(&Request::Beat),
         None => register().map(|client| link.client = Some(client)),
     };
     if let Err(why) = outcome {
@@ -77,21 +77,25 @@ pub fn poll_spare(rt: &Runtime) -> Option<Duration> {
 fn register() -> Result<Client, ClientError> {
     let place = domains::own_place();
     let spare = Spare {
-        rank: told::process(),
+        rank: process_info::process(),
         pid: std::process::id(),
         launcher: std::os::unix::process::parent_id(),
         host: place.host_name(),
         domain: domain_name(place.domain),
         workers: renewal::neighbours(),
     };
-    let spares = told::config().spares;
-    let limits = Limits {
-        minimum: if told::config().replenish { spares } else { 0 },
+    let spares = process_info::config().spares;
+    let limits = SpareLimits {
+        minimum: if process_info::config().replenish {
+            spares
+        } else {
+            0
+        },
         maximum: spares,
     };
-    let job = told::job();
+    let job = process_info::job();
     let mut client = connect(SPARE_LIMIT)?;
-    match client.ask(&Ask::Register { job, spare, limits }, SPARE_LIMIT)? {
+    match client.request(&Request::Register { job, spare, limits }, SPARE_LIMIT)? {
         Answer::Welcome => Ok(client),
         Answer::Refused(refusal) => Err(ClientError::Closed(refusal.to_string())),
         _ => Err(ClientError::Unexpected),
@@ -99,26 +103,26 @@ fn register() -> Result<Client, ClientError> {
 }
 
 /// Sends a last message, and closes the connection.
-fn farewell(rt: &Runtime, ask: &Ask) {
+fn farewell(rt: &Runtime, ask: &Request) {
     let client = rt.daemon.link.borrow_mut().client.take();
     if let Some(mut client) = client {
-        let _ = client.tell(ask);
+        let _ = client.notify(ask);
     }
 }
 
 /// Reports that this process has replaced a worker.
 pub fn playing(rt: &Runtime, worker: Worker) {
-    farewell(rt, &Ask::Playing { worker });
+    farewell(rt, &Request::Replaced { worker });
 }
 
 /// Reports that this spare was never needed.
 pub fn leave(rt: &Runtime) {
-    farewell(rt, &Ask::Leave);
+    farewell(rt, &Request::Leave);
 }
 
 /// Returns the present or former place of a process.
-fn place_of(process: ProcessNumber) -> Place {
-    Place {
+fn place_of(process: ProcessNumber) -> ProcessLocation {
+    ProcessLocation {
         host: peers::host(process),
         domain: domain_name(peers::domain(process)),
     }
@@ -131,29 +135,29 @@ fn domain_name(domain: u64) -> String {
 /// Requests spares for failed workers. `round` increases with every request of a job.
 pub fn lease(rt: &Runtime, round: u64, dead: &[Worker]) -> Result<Vec<Lease>, String> {
     let world = world::get(rt);
-    let need = |&worker: &Worker| Need {
+    let need = |&worker: &Worker| SpareNeed {
         worker,
         failed: place_of(world.players[worker.index()]),
         copies: world
             .redundancy
-            .holders_of(worker)
+            .buddies_of(worker)
             .filter(|holder| !dead.contains(holder))
             .map(|holder| place_of(world.players[holder.index()]))
             .collect(),
     };
-    let (job, needs) = (told::job(), dead.iter().map(need).collect());
-    match ask(&Ask::Lease { job, round, needs }, LIMIT)? {
+    let (job, needs) = (process_info::job(), dead.iter().map(need).collect());
+    match ask(&Request::Lease { job, round, needs }, LIMIT)? {
         Answer::Leased(leases) => Ok(leases),
         _ => Err(ClientError::Unexpected.to_string()),
     }
 }
 
 /// Connects and sends a request, within `limit` for both.
-fn ask(question: &Ask, limit: Duration) -> Result<Answer, String> {
+fn ask(question: &Request, limit: Duration) -> Result<Answer, String> {
     let began = Instant::now();
     let mut client = connect(limit).map_err(|error| error.to_string())?;
     let left = limit.saturating_sub(began.elapsed());
-    match client.ask(question, left) {
+    match client.request(question, left) {
         Ok(Answer::Refused(refusal)) => Err(refusal.to_string()),
         answer => answer.map_err(|error| error.to_string()),
     }
@@ -163,23 +167,23 @@ fn ask(question: &Ask, limit: Duration) -> Result<Answer, String> {
 ///
 /// The job has `spares` idle spares, and had `aim` spares at the start.
 pub fn may_start(spares: u32, aim: u32) -> Result<u32, String> {
-    let job = told::job();
-    match ask(&Ask::Replenish { job, spares, aim }, GRANT_LIMIT)? {
+    let job = process_info::job();
+    match ask(&Request::Replenish { job, spares, aim }, GRANT_LIMIT)? {
         Answer::Start { count } => Ok(count.min(aim.saturating_sub(spares))),
         _ => Err(ClientError::Unexpected.to_string()),
     }
 }
 
 /// Returns leases that the plan does not use.
-pub fn give_back(tokens: &[Token]) {
+pub fn give_back(tokens: &[LeaseToken]) {
     if tokens.is_empty() {
         return;
     }
     // After an error, the leases expire a little later.
     if let Ok(mut client) = connect(SPARE_LIMIT) {
         for &token in tokens {
-            let job = told::job();
-            let _ = client.tell(&Ask::GiveBack { job, token });
+            let job = process_info::job();
+            let _ = client.notify(&Request::GiveBack { job, token });
         }
     }
 }

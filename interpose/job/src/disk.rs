@@ -26,13 +26,13 @@ mod places;
 mod static_file;
 mod writer;
 
-use crate::gather::everybodys;
-use crate::{Runtime, told, user};
-use catalogue::Name;
+use crate::gather::gather_from_all;
+use crate::{Runtime, process_info, user};
 use disk_level::DiskLevel;
 pub(crate) use disk_level::DiskState;
 pub use disk_level::Report;
-use format::{Head, Identity};
+use epoch_files::EpochFileName;
+use epoch_format::{EpochHead, JobIdentity};
 pub use load::Loaded;
 pub use places::explain;
 pub use static_file::{StaticFile, Writing};
@@ -41,11 +41,11 @@ use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use understudy_catalogue::message;
-pub use understudy_formats::epochs::catalogue::Key;
-use understudy_formats::epochs::{catalogue, format};
+pub use understudy_formats::epochs::epoch_files::EpochKey;
+use understudy_formats::epochs::{epoch_files, epoch_format};
 use understudy_formats::events::realtime_ns;
-use understudy_image::absent::Sums;
-use understudy_image::epoch::{Image, SlotRun};
+use understudy_image::absent_pages::PageSums;
+use understudy_image::image_delta::{Image, SlotRun};
 use understudy_image::store::PageStore;
 use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;
@@ -53,7 +53,7 @@ use understudy_numbers::{Epoch, Rank, Worker};
 use writer::{Job, Pages, Piece, Writer};
 use xxhash_rust::xxh3::xxh3_64;
 
-fn checksum(key: Key) -> u64 {
+fn checksum(key: EpochKey) -> u64 {
     let parts = [key.lineage, key.generation, key.epoch.0];
     xxh3_64(&parts.map(u64::to_le_bytes).concat()).max(1)
 }
@@ -64,7 +64,7 @@ pub fn is_on(rt: &Runtime) -> bool {
 }
 
 /// Returns the identity of the files of this worker.
-fn identity(rt: &Runtime, workers: u32) -> Identity {
+fn identity(rt: &Runtime, workers: u32) -> JobIdentity {
     identity::own(user::layout(rt), workers)
 }
 
@@ -79,7 +79,7 @@ pub fn open(
     workers: u32,
     store: &mut PageStore,
 ) -> mpi::Result<Result<bool, String>> {
-    let config = told::config();
+    let config = process_info::config();
     let Some(directory) = &config.disk else {
         return Ok(Ok(false));
     };
@@ -115,7 +115,7 @@ pub fn open(
 
 /// Returns the first process's reason. Collective.
 fn first_of(comm: RealComm, own: Option<String>) -> mpi::Result<Option<String>> {
-    Ok(everybodys(comm, &own)?.into_iter().flatten().next())
+    Ok(gather_from_all(comm, &own)?.into_iter().flatten().next())
 }
 
 /// Data of the disk level that a process needs when it joins the job later.
@@ -137,7 +137,7 @@ pub fn told(rt: &Runtime) -> Option<Told> {
 
 /// Sets up the disk level of a process that joins the job later.
 pub fn join(rt: &Runtime, told: Told, workers: u32) {
-    let Some(directory) = &told::config().disk else {
+    let Some(directory) = &process_info::config().disk else {
         return;
     };
     let mut level = rt.disk.level.borrow_mut();
@@ -162,7 +162,7 @@ pub fn choose(
     comm: RealComm,
     worker: Worker,
     store: &mut PageStore,
-) -> mpi::Result<Option<Key>> {
+) -> mpi::Result<Option<EpochKey>> {
     let Some(disk) = &mut *rt.disk.level.borrow_mut() else {
         return Ok(None);
     };
@@ -172,7 +172,7 @@ pub fn choose(
         return Ok(None);
     };
     disk.lineage = found.key.lineage;
-    if told::config().restart && disk.base == 0 {
+    if process_info::config().restart && disk.base == 0 {
         disk.base = found.newest.generation + 1;
     }
     disk.chosen = Some((found.key, Some(found.loaded)));
@@ -206,14 +206,15 @@ pub fn go_on_from(rt: &Runtime, worker: Worker, epoch: Epoch) {
     let Some(disk) = &mut *rt.disk.level.borrow_mut() else {
         return;
     };
-    let is_it = |(key, loaded): &mut (Key, Option<Loaded>)| key.epoch == epoch && loaded.is_none();
+    let is_it =
+        |(key, loaded): &mut (EpochKey, Option<Loaded>)| key.epoch == epoch && loaded.is_none();
     let Some((key, _)) = disk.chosen.take_if(is_it) else {
         return;
     };
     (disk.written, disk.due, disk.complete) = (Some(key), None, BTreeSet::from([key]));
     disk.own.retain(|other| *other <= key);
     disk.own.insert(key);
-    let newer: Vec<Key> = disk
+    let newer: Vec<EpochKey> = disk
         .places
         .keys(worker)
         .into_iter()
@@ -226,7 +227,7 @@ pub fn go_on_from(rt: &Runtime, worker: Worker, epoch: Epoch) {
 /// Returns the key for the checkpoint of the current cut.
 ///
 /// `None` if it will not be written.
-pub fn due(rt: &Runtime) -> Option<Key> {
+pub fn due(rt: &Runtime) -> Option<EpochKey> {
     rt.disk.level.borrow().as_ref()?.due
 }
 
@@ -237,7 +238,7 @@ pub fn due(rt: &Runtime) -> Option<Key> {
 pub fn take_over(
     rt: &Runtime,
     worker: Worker,
-    key: Option<Key>,
+    key: Option<EpochKey>,
     store: &mut PageStore,
     image: &Image,
     state: &[u8],
@@ -335,7 +336,7 @@ pub fn agreed(rt: &Runtime, reports: &[Report], worker: Worker, epoch: Epoch, re
     };
     let generation = disk.base + u64::from(recoveries);
     let lineage = disk.lineage;
-    let key = Key {
+    let key = EpochKey {
         lineage,
         generation,
         epoch,
@@ -365,8 +366,8 @@ pub fn committed(rt: &Runtime, store: &mut PageStore, image: &Image, state: &[u8
     let Some(key) = disk.due.take().filter(|key| key.epoch == image.epoch()) else {
         return;
     };
-    let name = Name { key, worker };
-    let head = Head {
+    let name = EpochFileName { key, worker };
+    let head = EpochHead {
         key,
         worker,
         identity: disk.identity.clone(),
@@ -405,5 +406,5 @@ pub fn committed(rt: &Runtime, store: &mut PageStore, image: &Image, state: &[u8
 fn kept(run: &SlotRun, store: &PageStore) -> Piece {
     let (copy, first) = (store.ptr(run.slot).cast_const(), run.pages.start);
     let sums = store.sums(&[*run]);
-    Piece::Kept(copy, Sums { first, sums })
+    Piece::Kept(copy, PageSums { first, sums })
 }

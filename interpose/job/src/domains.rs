@@ -1,7 +1,7 @@
 //! Nodes of the processes, and their failure domains (`UNDERSTUDY_DOMAIN`).
 #![allow(unsafe_code)]
 
-use crate::{told, user};
+use crate::{process_info, user};
 use std::path::Path;
 use understudy_catalogue::message;
 use understudy_mpi as mpi;
@@ -107,7 +107,7 @@ pub fn own_place() -> Place {
     let space = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
     let machine = format!("{host} {}", text("/proc/sys/kernel/random/boot_id"));
     let node = format!("{machine} {}", space.display());
-    let domain = match &told::config().domains {
+    let domain = match &process_info::config().domains {
         None => Some(xxh3_64(machine.as_bytes())),
         Some(file) => domain_of(file, &host).map(|domain| xxh3_64(domain.as_bytes())),
     };

@@ -2,10 +2,10 @@
 //!
 //! Contains the state of the modules, and dereferences to the `Runtime` of the crate below.
 
-use crate::cell::{Door, runtime};
 use crate::daemon::DaemonLink;
 use crate::disk::DiskState;
 use crate::renewal::InstanceState;
+use crate::runtime_state::{RuntimeAccess, runtime};
 use crate::user;
 use crate::world::WorldView;
 
@@ -23,4 +23,4 @@ runtime! {
 }
 
 /// Access for functions that lower crates call.
-pub static DOOR: Door<Runtime> = Door::new();
+pub static DOOR: RuntimeAccess<Runtime> = RuntimeAccess::new();

@@ -21,5 +21,7 @@ pub mod rounds;
 pub mod world;
 
 pub use job_runtime::{DOOR, Runtime};
-use understudy_base::{cell, errors, fault, gather, generated, role, shim, sys, told};
+use understudy_base::{
+    errors, fault, gather, generated, process_info, role, runtime_state, shim, system_calls,
+};
 use understudy_program::user;

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::domains::Place;
-use crate::sys;
+use crate::system_calls;
 use std::ffi::c_int;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use understudy_numbers::ProcessNumber;
@@ -49,7 +49,7 @@ pub fn add(place: &Place, number: ProcessNumber, own: &Place) {
     let descriptor =
         unsafe { libc::syscall(libc::SYS_pidfd_open, place.pid as libc::pid_t, 0) } as c_int;
     if descriptor >= 0 {
-        peers.local.push(sys::lift(descriptor));
+        peers.local.push(system_calls::move_descriptor(descriptor));
         peers.ranks.push(number);
     }
 }

@@ -25,7 +25,7 @@ use understudy_numbers::{Generation, ProcessNumber, Rank};
 
 use crate::errors::SUCCESS;
 use crate::generated::real;
-use crate::{DOOR, Runtime, fault, sys, told, user};
+use crate::{DOOR, Runtime, fault, process_info, system_calls, user};
 use instance_state::LOOK;
 use std::ffi::{CString, c_int};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -66,7 +66,7 @@ pub struct Begin {
 /// As for [`talk::learn`].
 pub fn learn() -> Result<(), String> {
     talk::learn()?;
-    fault::renew_by(|| give_up(DOOR.get()), talk::kill_manager);
+    fault::set_reinit(|| give_up(DOOR.get()), talk::kill_manager);
     Ok(())
 }
 
@@ -86,7 +86,10 @@ pub fn initialise(rt: &Runtime, level: c_int, provided: &mut c_int, spare: &Spar
             (state.before_init, state.level) = (Some(snapshot), level);
         }
         Err(error) => {
-            sys::say(format_args!("{}; the job ends", sys::chain(&error)));
+            system_calls::print_message(format_args!(
+                "{}; the job ends",
+                system_calls::error_chain(&error)
+            ));
             abort(understudy_abi::exit::INTERNAL);
         }
     }
@@ -119,12 +122,12 @@ pub fn failed_at(rt: &Runtime) -> Option<u64> {
 /// Resets the MPI side; after an error the process exits, and is replaced.
 fn reset(rt: &Runtime) {
     if let Err(error) = put_back(rt) {
-        sys::say(format_args!(
+        system_calls::print_message(format_args!(
             "{}; process {} ends, to be replaced",
-            sys::chain(&error),
+            system_calls::error_chain(&error),
             std::process::id()
         ));
-        sys::kill_self();
+        system_calls::kill_self();
     }
 }
 
@@ -157,7 +160,7 @@ fn await_first(rt: &Runtime, spare: &Spare) -> Begin {
             Some((ToProcess::End, _)) => (spare.leave)(),
             // The previous manager has made this process a rank, and may not have sent the message.
             Some((ToProcess::ManagerReplaced, _))
-                if lines().page.has_played.load(Ordering::Acquire) != 0 =>
+                if lines().page.has_taken_part.load(Ordering::Acquire) != 0 =>
             {
                 return await_generation(rt);
             }
@@ -226,7 +229,7 @@ fn await_generation(rt: &Runtime) -> Begin {
         }
         match hear_with(rt, LOOK) {
             // All workers are at their end, and this process is not needed.
-            Some((ToProcess::End, _)) => sys::exit_now(0),
+            Some((ToProcess::End, _)) => system_calls::exit_now(0),
             heard => {
                 if let Some(begin) = begin_of(heard).and_then(|it| await_inheritance(rt, it)) {
                     return begin;
@@ -248,7 +251,7 @@ fn await_inheritance(rt: &Runtime, begin: Begin) -> Option<Begin> {
             return Some(begin);
         }
         if hear(rt, LOOK) == Some(ToProcess::End) {
-            sys::exit_now(0);
+            system_calls::exit_now(0);
         }
     }
     None
@@ -334,7 +337,7 @@ pub fn give_up(rt: &Runtime) {
     });
     while !call::is_over() {
         if let Some(ToProcess::End) = hear(rt, LOOK) {
-            sys::exit_now(0);
+            system_calls::exit_now(0);
         }
     }
 }
@@ -380,10 +383,12 @@ pub fn meet_at_the_end(rt: &Runtime) -> c_int {
 pub fn finalise(rt: &Runtime) {
     call::enter(call::wanted());
     if let Err(error) = put_back(rt) {
-        log::info!("{}", sys::chain(&error));
+        log::info!("{}", system_calls::error_chain(&error));
     }
     for link_map in library::link_maps() {
         // SAFETY: a record of ld.so's; nothing of the library is called after this.
-        unsafe { (told::info().user_hide_destructors)(std::ptr::from_ref(link_map).cast()) };
+        unsafe {
+            (process_info::info().user_hide_destructors)(std::ptr::from_ref(link_map).cast())
+        };
     }
 }

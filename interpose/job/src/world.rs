@@ -2,7 +2,7 @@
 
 mod world_view;
 
-pub use crate::role::{is_initialised, is_playing, is_protected};
+pub use crate::role::{is_initialised, is_protected, is_worker};
 use crate::{Runtime, role};
 use std::sync::Arc;
 use understudy_mpi as mpi;

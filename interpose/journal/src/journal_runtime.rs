@@ -2,8 +2,8 @@
 //!
 //! It holds the state of the modules, and dereferences to the `Runtime` of the crate below.
 
-use crate::cell::{Door, runtime};
 use crate::journal::JournalState;
+use crate::runtime_state::{RuntimeAccess, runtime};
 
 runtime! {
     pub struct Runtime: understudy_objects::Runtime {
@@ -13,4 +13,4 @@ runtime! {
 }
 
 /// Access for functions that the entry code or the kernel calls.
-pub static DOOR: Door<Runtime> = Door::new();
+pub static DOOR: RuntimeAccess<Runtime> = RuntimeAccess::new();

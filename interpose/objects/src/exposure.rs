@@ -136,7 +136,7 @@ pub fn wait(rt: &Runtime, win: VirtWin) -> mpi::Result<()> {
     };
     let mut status: Status = EMPTY;
     let real = real_comm(rt, comm);
-    arch::will_block();
+    arch::mark_blocking_wait();
     // SAFETY: a message without data; nothing else is sent on this communicator.
     check(unsafe {
         real::PMPI_Recv(

@@ -22,6 +22,8 @@ pub mod rendezvous;
 pub mod requests;
 
 pub use objects_runtime::{DOOR, Runtime};
-use understudy_base::{arch, attention, cell, errors, fault, gather, generated, told};
+use understudy_base::{
+    arch, errors, fault, gather, generated, process_info, runtime_state, work_flags,
+};
 use understudy_job::{own_messages, renewal, world};
 use understudy_program::user;

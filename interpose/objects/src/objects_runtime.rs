@@ -3,11 +3,11 @@
 //! Contains the state of the modules, and dereferences to the `Runtime` of the crate below.
 
 use crate::abi::ForeignHandles;
-use crate::cell::{Door, runtime};
 use crate::early::DrainedState;
 use crate::handles::HandleTable;
 use crate::objects::ObjectTables;
 use crate::requests::RequestTable;
+use crate::runtime_state::{RuntimeAccess, runtime};
 
 runtime! {
     pub struct Runtime: understudy_job::Runtime {
@@ -25,4 +25,4 @@ runtime! {
 }
 
 /// Access for functions that the real library calls.
-pub static DOOR: Door<Runtime> = Door::new();
+pub static DOOR: RuntimeAccess<Runtime> = RuntimeAccess::new();

@@ -21,7 +21,7 @@ use crate::generated::real;
 use crate::objects::comm;
 use crate::objects::dynamic::{self, Board, Word};
 use crate::requests::{self, EMPTY, Kind, State};
-use crate::{renewal, told, user, world};
+use crate::{process_info, renewal, user, world};
 use bincode::config::standard;
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -30,7 +30,7 @@ use std::path::PathBuf;
 use std::ptr;
 use std::time::Duration;
 use understudy_catalogue::message;
-use understudy_formats::private::{create_anew, read_own};
+use understudy_formats::private_directories::{create_anew, read_own};
 use understudy_mpi::comm::byte;
 use understudy_mpi::real_types::{ANY_SOURCE, RealRequest};
 use understudy_mpi::{self as mpi, check};
@@ -128,7 +128,7 @@ pub fn hear(rt: &Runtime) -> mpi::Result<()> {
 }
 
 fn place(worker: Worker) -> PathBuf {
-    user::in_job_memory(&told::job(), &board(worker))
+    user::in_job_memory(&process_info::job(), &board(worker))
 }
 
 /// Publishes the state of this worker on its board.
@@ -138,7 +138,7 @@ fn place(worker: Worker) -> PathBuf {
 pub fn show(rt: &Runtime, me: Worker) -> io::Result<()> {
     let (place, new) = (
         place(me),
-        user::in_job_memory(&told::job(), &format!("{}.new-board", me.0)),
+        user::in_job_memory(&process_info::job(), &format!("{}.new-board", me.0)),
     );
     let bytes = {
         let state = dynamic::get(rt);

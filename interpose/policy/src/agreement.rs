@@ -16,7 +16,7 @@
 //!   polling. So a worker that has seen the end of the first vote may stand still: a worker that
 //!   waits for a message from it still polls, and takes part in the second vote.
 //! - Before its third vote, a worker may enter a call that cannot be interrupted, such as a
-//!   collective. It announces this ([`Agreement::goes_on`]), so that workers which stand still and
+//!   collective. It announces this ([`Agreement::resume`]), so that workers which stand still and
 //!   wait for its vote resume. Its own vote then objects, so no cut is taken.
 //! - A program may wait outside of MPI, for memory or a file for example, for a worker that stands
 //!   still. So a worker that has stood still for long before its third vote resumes, too. After its
@@ -27,29 +27,29 @@
 //! the end of the previous one.
 
 #[cfg(test)]
-mod tests;
+mod agreement_tests;
 
 /// Permitted action of a worker at a call where it could stand still.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum May {
+pub enum CallAction {
     /// Resume the program.
-    GoOn,
-    Stand,
+    Resume,
+    Stop,
     /// Take the cut, which all workers do.
     Cut,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Phase {
+enum VotePhase {
     #[default]
     Over,
-    Gathering,
+    FirstVote,
     /// Second vote; `agrees` is true if this worker has agreed.
-    Standing {
+    SecondVote {
         agrees: bool,
     },
     /// Third vote; `agrees` is true if this worker has stood still since the second.
-    Confirming {
+    ThirdVote {
         agrees: bool,
     },
     /// The workers have agreed on a cut.
@@ -60,16 +60,16 @@ enum Phase {
 pub struct Agreement {
     number: u64,
     /// Last attempt during which a worker has resumed.
-    off: u64,
-    phase: Phase,
+    last_resumed: u64,
+    phase: VotePhase,
 }
 
 impl Agreement {
     /// State before the first attempt.
     pub const NONE: Agreement = Agreement {
         number: 0,
-        off: 0,
-        phase: Phase::Over,
+        last_resumed: 0,
+        phase: VotePhase::Over,
     };
 
     /// Returns the number of the current or last attempt.
@@ -78,13 +78,13 @@ impl Agreement {
     }
 
     /// Returns the last attempt during which a worker has resumed.
-    pub fn off(&self) -> u64 {
-        self.off
+    pub fn last_resumed(&self) -> u64 {
+        self.last_resumed
     }
 
     /// True if an attempt is under way.
     pub fn is_under_way(&self) -> bool {
-        self.phase != Phase::Over
+        self.phase != VotePhase::Over
     }
 
     /// Begins an attempt by this worker's first vote.
@@ -92,18 +92,18 @@ impl Agreement {
     /// From now on the worker polls at each call.
     pub fn begin(&mut self) {
         self.number += 1;
-        self.phase = Phase::Gathering;
+        self.phase = VotePhase::FirstVote;
     }
 
     /// Records the end of the first vote.
     ///
     /// Returns this worker's second vote, which is true if it agrees; `None` if the attempt is
     /// over.
-    pub fn gathered(&mut self, all_agree: bool, agrees: bool) -> Option<bool> {
-        let agrees = agrees && self.off < self.number;
+    pub fn end_first_vote(&mut self, all_agree: bool, agrees: bool) -> Option<bool> {
+        let agrees = agrees && self.last_resumed < self.number;
         self.phase = match all_agree {
-            true => Phase::Standing { agrees },
-            false => Phase::Over,
+            true => VotePhase::SecondVote { agrees },
+            false => VotePhase::Over,
         };
         all_agree.then_some(agrees)
     }
@@ -112,71 +112,71 @@ impl Agreement {
     ///
     /// Returns this worker's third vote, which is true if it stands still since; `None` if the
     /// attempt is over.
-    pub fn stood(&mut self, all_agree: bool) -> Option<bool> {
-        let agrees = self.off < self.number;
+    pub fn end_second_vote(&mut self, all_agree: bool) -> Option<bool> {
+        let agrees = self.last_resumed < self.number;
         self.phase = match all_agree {
-            true => Phase::Confirming { agrees },
-            false => Phase::Over,
+            true => VotePhase::ThirdVote { agrees },
+            false => VotePhase::Over,
         };
         all_agree.then_some(agrees)
     }
 
     /// Records the end of the third vote.
-    pub fn confirmed(&mut self, all_agree: bool) {
+    pub fn end_third_vote(&mut self, all_agree: bool) {
         self.phase = if all_agree {
-            Phase::Agreed
+            VotePhase::Agreed
         } else {
-            Phase::Over
+            VotePhase::Over
         };
     }
 
     /// True if this worker stands still and may resume after a long wait.
-    pub fn may_give_up(&self) -> bool {
-        matches!(self.phase, Phase::Standing { .. })
+    pub fn may_resume(&self) -> bool {
+        matches!(self.phase, VotePhase::SecondVote { .. })
     }
 
     /// Ends the attempt after the cut was taken or postponed.
     pub fn end(&mut self) {
-        self.phase = Phase::Over;
+        self.phase = VotePhase::Over;
     }
 
     /// Records that this worker resumes, to enter an uninterruptible call or after a long wait.
     ///
     /// Returns true if the other workers must be notified.
-    pub fn goes_on(&mut self) -> bool {
-        self.is_under_way() && self.hears(self.number)
+    pub fn resume(&mut self) -> bool {
+        self.is_under_way() && self.record_resumption(self.number)
     }
 
     /// Records that a worker has resumed in an attempt.
     ///
     /// Returns true if the other workers must be notified.
-    pub fn hears(&mut self, attempt: u64) -> bool {
-        let is_news = attempt > self.off;
-        self.off = self.off.max(attempt);
+    pub fn record_resumption(&mut self, attempt: u64) -> bool {
+        let is_news = attempt > self.last_resumed;
+        self.last_resumed = self.last_resumed.max(attempt);
         is_news
     }
 
     /// Returns the permitted action of this worker.
-    pub fn may(&self) -> May {
+    pub fn permitted_action(&self) -> CallAction {
         match self.phase {
-            Phase::Agreed => May::Cut,
+            VotePhase::Agreed => CallAction::Cut,
             // If a worker has begun a later attempt, this one is over, and the end of its vote will
             // arrive.
-            Phase::Standing { agrees: true } | Phase::Confirming { agrees: true }
-                if self.off != self.number =>
+            VotePhase::SecondVote { agrees: true } | VotePhase::ThirdVote { agrees: true }
+                if self.last_resumed != self.number =>
             {
-                May::Stand
+                CallAction::Stop
             }
-            _ => May::GoOn,
+            _ => CallAction::Resume,
         }
     }
 
     /// True if a vote will probably end soon, since all polling workers may have voted.
-    pub fn is_hopeful(&self) -> bool {
+    pub fn is_vote_end_near(&self) -> bool {
         match self.phase {
-            Phase::Gathering => self.off < self.number,
-            Phase::Standing { .. } | Phase::Confirming { .. } => true,
-            Phase::Over | Phase::Agreed => false,
+            VotePhase::FirstVote => self.last_resumed < self.number,
+            VotePhase::SecondVote { .. } | VotePhase::ThirdVote { .. } => true,
+            VotePhase::Over | VotePhase::Agreed => false,
         }
     }
 }

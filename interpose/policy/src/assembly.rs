@@ -11,15 +11,15 @@
 //!     enters               ◄────────────────────── Enter ──  all are reserved: enters
 //! ```
 //!
-//! A reserved process enters no collective ([`Gatherings`]) and no other constructor before this
+//! A reserved process enters no collective ([`EntryVotes`]) and no other constructor before this
 //! one. Processes are reserved in one order, so two assemblies never wait for each other (the
 //! ordered allocation of resources: Havender 1968). Calls that delay the reservation of a process
 //! end by themselves.
 
 #[cfg(test)]
-mod tests;
+mod assembly_tests;
 
-use crate::gathering::Gatherings;
+use crate::gathering::EntryVotes;
 use understudy_numbers::Worker;
 
 /// Processes that call a constructor with one local group, and the name of that group.
@@ -31,12 +31,12 @@ pub struct Side {
     pub members: Vec<Worker>,
     pub leader: Worker,
     /// Other side of an intercommunicator; required only in the leader.
-    pub other: Option<Other>,
+    pub other: Option<OtherSide>,
 }
 
 /// Other side of an intercommunicator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Other {
+pub struct OtherSide {
     /// Name of the assembly, equal in both leaders.
     pub name: u64,
     pub leader: Worker,
@@ -44,21 +44,21 @@ pub struct Other {
 
 /// Message between processes.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-pub enum Word {
+pub enum AssemblyMessage {
     /// To the leader of this side: a member has arrived.
-    Come {
+    Arrived {
         side: u64,
     },
     /// To the other leader: all members of this side have arrived.
-    Others {
+    SideArrived {
         name: u64,
         side: u64,
         members: Vec<u32>,
     },
-    Hold {
+    Reserve {
         name: u64,
     },
-    Held {
+    Reserved {
         name: u64,
     },
     Enter {
@@ -67,23 +67,23 @@ pub enum Word {
 }
 
 #[derive(Debug)]
-enum Stage {
+enum AssemblyStage {
     /// The leader waits for the members of its side.
-    Coming,
+    GatheringSide,
     /// The leader waits for the other side.
     Others,
     /// The leader reserves all processes in order.
     ///
     /// `all` contains each process with the name that it uses, `held` is the number of reserved
     /// ones, and `is_sent` is true if the next one has been requested.
-    Holding {
+    Reserving {
         all: Vec<(Worker, u64)>,
-        held: usize,
-        is_asked: bool,
+        reserved_count: usize,
+        is_requested: bool,
     },
     /// The process waits for its reservation by another process.
     Waiting {
-        holder: Option<Worker>,
+        reserving_worker: Option<Worker>,
     },
     Held,
     Entered,
@@ -91,52 +91,56 @@ enum Stage {
 
 /// Thread at the entry of a constructor.
 #[derive(Debug)]
-struct Visit {
+struct PendingEntry {
     thread: usize,
     side: Side,
     /// Name of the assembly in messages to this process.
     name: u64,
-    stage: Stage,
+    stage: AssemblyStage,
 }
 
 /// State of all assemblies in which this process takes part.
 #[derive(Debug)]
 pub struct Assemblies {
-    visits: Vec<Visit>,
+    pending_entries: Vec<PendingEntry>,
     /// Received messages that have not been used, in order.
-    heard: Vec<(Worker, Word)>,
+    received: Vec<(Worker, AssemblyMessage)>,
     /// Messages to send.
-    told: Vec<(Worker, Word)>,
+    outgoing: Vec<(Worker, AssemblyMessage)>,
 }
 
 impl Assemblies {
     /// State without assemblies.
     pub const NONE: Assemblies = Assemblies {
-        visits: Vec::new(),
-        heard: Vec::new(),
-        told: Vec::new(),
+        pending_entries: Vec::new(),
+        received: Vec::new(),
+        outgoing: Vec::new(),
     };
 
     /// True if this thread is at the entry of a constructor.
-    pub fn has(&self, thread: usize) -> bool {
-        self.visits.iter().any(|visit| visit.thread == thread)
+    pub fn is_pending(&self, thread: usize) -> bool {
+        self.pending_entries
+            .iter()
+            .any(|visit| visit.thread == thread)
     }
 
     /// Records that a thread has arrived at the entry of a constructor.
-    pub fn come(&mut self, me: Worker, thread: usize, side: Side) {
+    pub fn arrive(&mut self, me: Worker, thread: usize, side: Side) {
         let leads = side.leader == me;
         let name = side
             .other
             .filter(|_| leads)
             .map_or(side.name, |other| other.name);
         let stage = if leads {
-            Stage::Coming
+            AssemblyStage::GatheringSide
         } else {
-            let word = Word::Come { side: side.name };
-            self.told.push((side.leader, word));
-            Stage::Waiting { holder: None }
+            let word = AssemblyMessage::Arrived { side: side.name };
+            self.outgoing.push((side.leader, word));
+            AssemblyStage::Waiting {
+                reserving_worker: None,
+            }
         };
-        self.visits.push(Visit {
+        self.pending_entries.push(PendingEntry {
             thread,
             side,
             name,
@@ -145,67 +149,73 @@ impl Assemblies {
     }
 
     /// Records a received message.
-    pub fn hear(&mut self, from: Worker, word: Word) {
-        self.heard.push((from, word));
+    pub fn receive(&mut self, from: Worker, word: AssemblyMessage) {
+        self.received.push((from, word));
     }
 
     /// Takes the messages that are to be sent now.
-    pub fn told(&mut self) -> Vec<(Worker, Word)> {
-        std::mem::take(&mut self.told)
+    pub fn take_outgoing(&mut self) -> Vec<(Worker, AssemblyMessage)> {
+        std::mem::take(&mut self.outgoing)
     }
 
     /// Advances a thread's assembly as far as possible; returns true if the thread enters now.
-    pub fn go_on(&mut self, me: Worker, thread: usize, gatherings: &mut Gatherings) -> bool {
-        let Some(at) = self.visits.iter().position(|visit| visit.thread == thread) else {
+    pub fn advance(&mut self, me: Worker, thread: usize, gatherings: &mut EntryVotes) -> bool {
+        let Some(at) = self
+            .pending_entries
+            .iter()
+            .position(|visit| visit.thread == thread)
+        else {
             return true;
         };
-        let mut visit = self.visits.swap_remove(at);
+        let mut visit = self.pending_entries.swap_remove(at);
         while self.step(me, &mut visit, gatherings) {}
-        if matches!(visit.stage, Stage::Entered) {
+        if matches!(visit.stage, AssemblyStage::Entered) {
             gatherings.enter(visit.name);
             return true;
         }
-        self.visits.push(visit);
+        self.pending_entries.push(visit);
         false
     }
 
     /// Takes the first matching message.
-    fn take(
+    fn take_message(
         &mut self,
         from: Option<Worker>,
-        is_it: impl Fn(&Word) -> bool,
-    ) -> Option<(Worker, Word)> {
-        let is_it =
-            |(by, word): &(Worker, Word)| from.is_none_or(|from| from == *by) && is_it(word);
-        let at = self.heard.iter().position(is_it)?;
-        Some(self.heard.remove(at))
+        is_it: impl Fn(&AssemblyMessage) -> bool,
+    ) -> Option<(Worker, AssemblyMessage)> {
+        let is_it = |(by, word): &(Worker, AssemblyMessage)| {
+            from.is_none_or(|from| from == *by) && is_it(word)
+        };
+        let at = self.received.iter().position(is_it)?;
+        Some(self.received.remove(at))
     }
 
     /// Returns true if the stage has changed, so that another step may follow.
-    fn step(&mut self, me: Worker, visit: &mut Visit, gatherings: &mut Gatherings) -> bool {
+    fn step(&mut self, me: Worker, visit: &mut PendingEntry, gatherings: &mut EntryVotes) -> bool {
         let name = visit.name;
         let next = match &mut visit.stage {
-            Stage::Coming => self.all_have_come(me, &visit.side),
-            Stage::Others => self.both_have_come(&visit.side, name),
-            Stage::Holding {
+            AssemblyStage::GatheringSide => self.after_own_side_arrived(me, &visit.side),
+            AssemblyStage::Others => self.after_other_side_arrived(&visit.side, name),
+            AssemblyStage::Reserving {
                 all,
-                held,
-                is_asked,
+                reserved_count: held,
+                is_requested: is_asked,
             } => {
                 let Some(&(next, its_name)) = all.get(*held) else {
                     for &(other, name) in all.iter().filter(|(other, _)| *other != me) {
-                        self.told.push((other, Word::Enter { name }));
+                        self.outgoing.push((other, AssemblyMessage::Enter { name }));
                     }
-                    visit.stage = Stage::Entered;
+                    visit.stage = AssemblyStage::Entered;
                     return false;
                 };
                 let is_held = if next == me {
-                    gatherings.hold(name)
+                    gatherings.reserve(name)
                 } else if std::mem::replace(is_asked, true) {
-                    let word = Word::Held { name: its_name };
-                    self.take(Some(next), |it| *it == word).is_some()
+                    let word = AssemblyMessage::Reserved { name: its_name };
+                    self.take_message(Some(next), |it| *it == word).is_some()
                 } else {
-                    self.told.push((next, Word::Hold { name: its_name }));
+                    self.outgoing
+                        .push((next, AssemblyMessage::Reserve { name: its_name }));
                     false
                 };
                 if is_held {
@@ -213,35 +223,39 @@ impl Assemblies {
                 }
                 return is_held;
             }
-            Stage::Waiting { holder: None } => {
-                let asked = self.take(None, |word| *word == Word::Hold { name });
-                asked.map(|(holder, _)| Stage::Waiting {
-                    holder: Some(holder),
-                })
-            }
-            Stage::Waiting {
-                holder: Some(holder),
+            AssemblyStage::Waiting {
+                reserving_worker: None,
             } => {
-                let is_held = gatherings.hold(name);
-                is_held.then(|| {
-                    self.told.push((*holder, Word::Held { name }));
-                    Stage::Held
+                let asked =
+                    self.take_message(None, |word| *word == AssemblyMessage::Reserve { name });
+                asked.map(|(holder, _)| AssemblyStage::Waiting {
+                    reserving_worker: Some(holder),
                 })
             }
-            Stage::Held => self
-                .take(None, |word| *word == Word::Enter { name })
-                .map(|_| Stage::Entered),
-            Stage::Entered => None,
+            AssemblyStage::Waiting {
+                reserving_worker: Some(holder),
+            } => {
+                let is_held = gatherings.reserve(name);
+                is_held.then(|| {
+                    self.outgoing
+                        .push((*holder, AssemblyMessage::Reserved { name }));
+                    AssemblyStage::Held
+                })
+            }
+            AssemblyStage::Held => self
+                .take_message(None, |word| *word == AssemblyMessage::Enter { name })
+                .map(|_| AssemblyStage::Entered),
+            AssemblyStage::Entered => None,
         };
         next.map(|next| visit.stage = next).is_some()
     }
 
     /// Returns the next stage of a leader if its whole side has arrived.
-    fn all_have_come(&mut self, me: Worker, side: &Side) -> Option<Stage> {
-        let word = Word::Come { side: side.name };
+    fn after_own_side_arrived(&mut self, me: Worker, side: &Side) -> Option<AssemblyStage> {
+        let word = AssemblyMessage::Arrived { side: side.name };
         let others = || side.members.iter().filter(|member| **member != me);
         let has_come = |member: &Worker| {
-            self.heard
+            self.received
                 .iter()
                 .any(|(from, it)| from == member && *it == word)
         };
@@ -249,38 +263,40 @@ impl Assemblies {
             return None;
         }
         for &member in others() {
-            self.take(Some(member), |it| *it == word);
+            self.take_message(Some(member), |it| *it == word);
         }
         match side.other {
             Some(other) if other.leader < me => {
                 let members = side.members.iter().map(|member| member.0).collect();
                 let (name, side) = (other.name, side.name);
-                self.told.push((
+                self.outgoing.push((
                     other.leader,
-                    Word::Others {
+                    AssemblyMessage::SideArrived {
                         name,
                         side,
                         members,
                     },
                 ));
-                Some(Stage::Waiting { holder: None })
+                Some(AssemblyStage::Waiting {
+                    reserving_worker: None,
+                })
             }
-            Some(_) => Some(Stage::Others),
-            None => Some(holding(names(side, side.name))),
+            Some(_) => Some(AssemblyStage::Others),
+            None => Some(reserving(named_members(side, side.name))),
         }
     }
 
     /// Returns the next stage of the reserving leader if the other side has arrived.
-    fn both_have_come(&mut self, side: &Side, name: u64) -> Option<Stage> {
-        let is_it = |word: &Word| matches!(word, Word::Others { name: its, .. } if *its == name);
+    fn after_other_side_arrived(&mut self, side: &Side, name: u64) -> Option<AssemblyStage> {
+        let is_it = |word: &AssemblyMessage| matches!(word, AssemblyMessage::SideArrived { name: its, .. } if *its == name);
         let (
             leader,
-            Word::Others {
+            AssemblyMessage::SideArrived {
                 side: other,
                 members,
                 ..
             },
-        ) = self.take(None, is_it)?
+        ) = self.take_message(None, is_it)?
         else {
             return None;
         };
@@ -290,14 +306,14 @@ impl Assemblies {
             leader,
             other: None,
         };
-        let mut all = names(side, name);
-        all.extend(names(&other, name));
-        Some(holding(all))
+        let mut all = named_members(side, name);
+        all.extend(named_members(&other, name));
+        Some(reserving(all))
     }
 }
 
 /// Returns the processes of a side with their names; the leader's name is `leaders`.
-fn names(side: &Side, leaders: u64) -> Vec<(Worker, u64)> {
+fn named_members(side: &Side, leaders: u64) -> Vec<(Worker, u64)> {
     let name = |member: &Worker| {
         if *member == side.leader {
             leaders
@@ -311,11 +327,11 @@ fn names(side: &Side, leaders: u64) -> Vec<(Worker, u64)> {
         .collect()
 }
 
-fn holding(mut all: Vec<(Worker, u64)>) -> Stage {
+fn reserving(mut all: Vec<(Worker, u64)>) -> AssemblyStage {
     all.sort();
-    Stage::Holding {
+    AssemblyStage::Reserving {
         all,
-        held: 0,
-        is_asked: false,
+        reserved_count: 0,
+        is_requested: false,
     }
 }

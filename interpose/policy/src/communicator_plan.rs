@@ -5,7 +5,7 @@ use understudy_numbers::Worker;
 
 /// Blocking collectives that MPICH counts on each communicator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-pub enum Counted {
+pub enum CountedCollective {
     Barrier,
     Bcast,
     Reduce,
@@ -13,20 +13,20 @@ pub enum Counted {
 }
 
 /// First collectives on a communicator, as many of each kind as MPICH counts.
-pub type Firsts = Vec<Counted>;
+pub type FirstCollectives = Vec<CountedCollective>;
 
 /// Description of a communicator, sent to all workers by the worker that chose its `uid`.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-pub struct Planned {
+pub struct PlannedCommunicator {
     pub uid: u64,
     /// Workers of the group, or of the first group, in the order of their ranks.
     pub members: Vec<Worker>,
     /// Workers of the second group of an intercommunicator.
     pub remote: Option<Vec<Worker>>,
-    pub firsts: Firsts,
+    pub first_collectives: FirstCollectives,
 }
 
-impl Planned {
+impl PlannedCommunicator {
     fn workers(&self) -> impl Iterator<Item = Worker> + '_ {
         self.members
             .iter()
@@ -35,19 +35,19 @@ impl Planned {
     }
 
     /// Returns the position of a worker, if it is a member.
-    pub fn part_of(&self, worker: Worker) -> Option<Part<'_>> {
+    pub fn position_of(&self, worker: Worker) -> Option<MemberPosition<'_>> {
         let rank_in = |group: &[Worker]| group.iter().position(|&member| member == worker);
         if let Some(rank) = rank_in(&self.members) {
-            return Some(Part {
+            return Some(MemberPosition {
                 rank,
-                second: false,
+                is_second_group: false,
                 remote: self.remote.as_deref(),
             });
         }
         let rank = rank_in(self.remote.as_deref()?)?;
-        Some(Part {
+        Some(MemberPosition {
             rank,
-            second: true,
+            is_second_group: true,
             remote: Some(&self.members),
         })
     }
@@ -55,11 +55,11 @@ impl Planned {
 
 /// Position of one worker in a communicator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part<'p> {
+pub struct MemberPosition<'p> {
     /// Rank of the worker in its group.
     pub rank: usize,
     /// True if the group is the second one of the plan.
-    pub second: bool,
+    pub is_second_group: bool,
     pub remote: Option<&'p [Worker]>,
 }
 
@@ -71,14 +71,14 @@ pub fn chooser(uid: u64) -> Worker {
 /// Limit of the numbers that a worker chooses.
 ///
 /// Higher numbers belong to duplicates, which all members number without communication.
-const DERIVED: u64 = 1 << 39;
+const FIRST_DERIVED: u64 = 1 << 39;
 /// Maximum number of duplicates of one communicator.
-const DUPLICATES: u64 = 1 << 20;
+const MAX_DUPLICATES: u64 = 1 << 20;
 
 /// Returns the chosen number of a `uid`; for a duplicate, the number of its parent.
-fn chosen(uid: u64) -> u64 {
+fn chosen_number(uid: u64) -> u64 {
     match uid % (1 << 40) {
-        own if own >= DERIVED => (own - DERIVED) / DUPLICATES,
+        own if own >= FIRST_DERIVED => (own - FIRST_DERIVED) / MAX_DUPLICATES,
         own => own,
     }
 }
@@ -89,15 +89,17 @@ fn chosen(uid: u64) -> u64 {
 /// such a duplicate, or if a number is too high.
 pub fn derived_uid(parent: u64, number: u64) -> Option<u64> {
     let own = parent % (1 << 40);
-    let fits = own < DERIVED / DUPLICATES && number < DUPLICATES;
-    fits.then_some(parent - own + DERIVED + own * DUPLICATES + number)
+    let fits = own < FIRST_DERIVED / MAX_DUPLICATES && number < MAX_DUPLICATES;
+    fits.then_some(parent - own + FIRST_DERIVED + own * MAX_DUPLICATES + number)
 }
 
 /// Returns the lowest `uid` that `worker` may choose, given the existing ones.
 ///
 /// The choosing worker is a member, so `known` contains all its choices and their duplicates.
 pub fn next_uid(worker: Worker, known: impl Iterator<Item = u64>) -> u64 {
-    let own = known.filter(|&uid| chooser(uid) == worker).map(chosen);
+    let own = known
+        .filter(|&uid| chooser(uid) == worker)
+        .map(chosen_number);
     (u64::from(worker.0) << 40) + own.max().unwrap_or(0) + 1
 }
 
@@ -105,10 +107,10 @@ pub fn next_uid(worker: Worker, known: impl Iterator<Item = u64>) -> u64 {
 ///
 /// Each communicator, in the order of the `uid`s, goes to the first batch without a common worker.
 /// The result does not depend on the order of the list, so all workers get equal batches.
-pub fn batches(mut planned: Vec<Planned>) -> Vec<Vec<Planned>> {
+pub fn batches(mut planned: Vec<PlannedCommunicator>) -> Vec<Vec<PlannedCommunicator>> {
     planned.sort_by_key(|planned| planned.uid);
     planned.dedup_by_key(|planned| planned.uid);
-    let mut batches: Vec<Vec<Planned>> = Vec::new();
+    let mut batches: Vec<Vec<PlannedCommunicator>> = Vec::new();
     // Batches in which each worker occurs, as a bit set.
     let mut taken: HashMap<Worker, Vec<u64>> = HashMap::new();
     for one in planned {
@@ -143,11 +145,11 @@ pub fn batches(mut planned: Vec<Planned>) -> Vec<Vec<Planned>> {
 }
 
 /// Returns the `uid`s of the communicators of `worker`, sorted.
-pub fn uids_of(worker: Worker, batches: &[Vec<Planned>]) -> Vec<u64> {
+pub fn uids_of(worker: Worker, batches: &[Vec<PlannedCommunicator>]) -> Vec<u64> {
     let own = batches
         .iter()
         .flatten()
-        .filter(|planned| planned.part_of(worker).is_some());
+        .filter(|planned| planned.position_of(worker).is_some());
     let mut uids: Vec<u64> = own.map(|planned| planned.uid).collect();
     uids.sort_unstable();
     uids
@@ -161,25 +163,25 @@ mod tests {
         workers.iter().copied().map(Worker).collect()
     }
 
-    fn intra(uid: u64, members: &[u32]) -> Planned {
-        Planned {
+    fn intra(uid: u64, members: &[u32]) -> PlannedCommunicator {
+        PlannedCommunicator {
             uid,
             members: workers(members),
             remote: None,
-            firsts: Vec::new(),
+            first_collectives: Vec::new(),
         }
     }
 
-    fn inter(uid: u64, members: &[u32], remote: &[u32]) -> Planned {
-        Planned {
+    fn inter(uid: u64, members: &[u32], remote: &[u32]) -> PlannedCommunicator {
+        PlannedCommunicator {
             uid,
             members: workers(members),
             remote: Some(workers(remote)),
-            firsts: Vec::new(),
+            first_collectives: Vec::new(),
         }
     }
 
-    fn uids(batches: &[Vec<Planned>]) -> Vec<Vec<u64>> {
+    fn uids(batches: &[Vec<PlannedCommunicator>]) -> Vec<Vec<u64>> {
         batches
             .iter()
             .map(|batch| batch.iter().map(|planned| planned.uid).collect())
@@ -200,7 +202,7 @@ mod tests {
 
     #[test]
     fn the_order_of_the_list_does_not_matter() {
-        let mut list: Vec<Planned> = (1..20)
+        let mut list: Vec<PlannedCommunicator> = (1..20)
             .map(|uid| intra(uid, &[uid as u32 % 5, uid as u32 % 3 + 5]))
             .collect();
         let expected = batches(list.clone());
@@ -236,27 +238,27 @@ mod tests {
     fn parts_are_derived_for_both_sides() {
         let planned = inter(9, &[4, 2], &[1, 3]);
         assert_eq!(
-            planned.part_of(Worker(2)),
-            Some(Part {
+            planned.position_of(Worker(2)),
+            Some(MemberPosition {
                 rank: 1,
-                second: false,
+                is_second_group: false,
                 remote: Some(&[Worker(1), Worker(3)])
             })
         );
         assert_eq!(
-            planned.part_of(Worker(3)),
-            Some(Part {
+            planned.position_of(Worker(3)),
+            Some(MemberPosition {
                 rank: 1,
-                second: true,
+                is_second_group: true,
                 remote: Some(&[Worker(4), Worker(2)])
             })
         );
-        assert_eq!(planned.part_of(Worker(0)), None);
+        assert_eq!(planned.position_of(Worker(0)), None);
         assert_eq!(
-            intra(9, &[4, 2]).part_of(Worker(4)),
-            Some(Part {
+            intra(9, &[4, 2]).position_of(Worker(4)),
+            Some(MemberPosition {
                 rank: 0,
-                second: false,
+                is_second_group: false,
                 remote: None
             })
         );
@@ -297,6 +299,6 @@ mod tests {
         all.sort_unstable();
         all.dedup();
         assert_eq!(all.len(), 15);
-        assert_eq!(derived_uid(parents[0], DUPLICATES), None);
+        assert_eq!(derived_uid(parents[0], MAX_DUPLICATES), None);
     }
 }

@@ -14,65 +14,65 @@ use std::collections::BTreeMap;
 ///
 /// The key is the `uid` of the communicator.
 #[derive(Debug)]
-pub struct Gatherings {
-    entries: BTreeMap<u64, Entry>,
+pub struct EntryVotes {
+    entries: BTreeMap<u64, EntryVote>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct EntryVote {
     /// True if all members have arrived.
     is_complete: bool,
     /// True if this process has approved the entry.
-    would_enter: bool,
-    /// True for a reservation, which precedes later entries ([`Gatherings::hold`]).
-    holds: bool,
+    approves: bool,
+    /// True for a reservation, which precedes later entries ([`EntryVotes::reserve`]).
+    is_reservation: bool,
 }
 
-impl Gatherings {
+impl EntryVotes {
     /// State without entries.
-    pub const NONE: Gatherings = Gatherings {
+    pub const NONE: EntryVotes = EntryVotes {
         entries: BTreeMap::new(),
     };
 
     /// Records a thread at the entry of a collective and returns the first vote.
     ///
     /// `is_alone` is true if the process has no other thread.
-    pub fn come(&mut self, uid: u64, is_alone: bool) -> bool {
-        self.say(uid, false, is_alone)
+    pub fn arrive(&mut self, uid: u64, is_alone: bool) -> bool {
+        self.vote(uid, false, is_alone)
     }
 
     /// Returns the next vote after a vote of all members that was not unanimous.
-    pub fn again(&mut self, uid: u64) -> bool {
+    pub fn next_vote(&mut self, uid: u64) -> bool {
         // The previous approval of this process does not count any more.
         self.entries.remove(&uid);
         let mut older = self.entries.range(..uid);
         let is_first = older.all(|(_, entry)| !entry.is_complete);
-        self.say(uid, true, is_first)
+        self.vote(uid, true, is_first)
     }
 
-    fn say(&mut self, uid: u64, is_complete: bool, wants: bool) -> bool {
+    fn vote(&mut self, uid: u64, is_complete: bool, wants: bool) -> bool {
         let is_free = self
             .entries
             .values()
-            .all(|entry| !entry.would_enter && !entry.holds);
+            .all(|entry| !entry.approves && !entry.is_reservation);
         let would_enter = wants && is_free;
-        let entry = Entry {
+        let entry = EntryVote {
             is_complete,
-            would_enter,
-            holds: false,
+            approves: would_enter,
+            is_reservation: false,
         };
         self.entries.insert(uid, entry);
         would_enter
     }
 
     /// Reserves the process for the call `name`; returns true if no other approval stands.
-    pub fn hold(&mut self, name: u64) -> bool {
+    pub fn reserve(&mut self, name: u64) -> bool {
         let others = || self.entries.iter().filter(|(other, _)| **other != name);
-        let is_free = others().all(|(_, entry)| !entry.would_enter);
-        let entry = Entry {
+        let is_free = others().all(|(_, entry)| !entry.approves);
+        let entry = EntryVote {
             is_complete: false,
-            would_enter: is_free,
-            holds: true,
+            approves: is_free,
+            is_reservation: true,
         };
         self.entries.insert(name, entry);
         is_free

@@ -7,24 +7,24 @@
 //! * [`agreement`], [`assembly`], [`gathering`]: agreement on a checkpoint, and the order in which
 //!   threads enter collectives meanwhile;
 //! * [`communicator_plan`]: order in which communicators are created in a new MPI instance;
-//! * [`habit`]: decision when to query a buddy for equal pages;
+//! * [`query_policy`]: decision when to query a buddy for equal pages;
 //! * [`pace`]: intervals between checkpoints;
-//! * [`packed`]: compression of data that are stored for long;
-//! * [`dispositions`]: treatment of each system call during a replay;
+//! * [`compression`]: compression of data that are stored for long;
+//! * [`syscall_dispositions`]: treatment of each system call during a replay;
 //! * [`ranges`]: ranges of a file.
 #![forbid(unsafe_code)]
 
 pub mod agreement;
 pub mod assembly;
 pub mod communicator_plan;
+pub mod compression;
 #[cfg(test)]
 mod dice;
-pub mod dispositions;
 pub mod gathering;
-pub mod habit;
 pub mod pace;
-pub mod packed;
 pub mod placement;
+pub mod query_policy;
 pub mod ranges;
 pub mod recovery_plan;
 pub mod redundancy;
+pub mod syscall_dispositions;

@@ -12,16 +12,16 @@
 
 use std::time::{Duration, Instant};
 use understudy_formats::advice;
-use understudy_formats::rate::FailureRate;
-use understudy_formats::warning::News;
+use understudy_formats::failure_rate::FailureRate;
+use understudy_formats::warning::WarningNews;
 use understudy_settings::Interval;
 
 /// Interval until a cost has been measured.
-const FIRST: Duration = Duration::from_secs(10);
+const INITIAL_INTERVAL: Duration = Duration::from_secs(10);
 /// Error of modification times.
 ///
 /// A file system may be early by a tick of the kernel's clock.
-const TICK: Duration = Duration::from_millis(10);
+const FILE_TIME_ERROR: Duration = Duration::from_millis(10);
 /// Time for which a vote counts failures, in seconds.
 const VOTE_SECONDS: f64 = 1e15;
 
@@ -61,30 +61,30 @@ pub struct IntervalChange {
 
 /// Cost of checkpoints and rate of failures, and the interval that follows from them.
 #[derive(Debug)]
-pub struct Pace {
+pub struct CheckpointPace {
     /// Cost in this process; the last checkpoint counts as much as all before it.
-    own: Duration,
+    own_cost: Duration,
     failures: Failures,
     /// Number of deaths of idle spares that have been counted.
     spares: u32,
     /// Time up to which the rate of failures has been updated.
     counted: Option<Instant>,
     /// Time after which a warning requests a cut.
-    wanted: Option<Instant>,
+    requested_after: Option<Instant>,
     /// Interval that follows from the maxima over all workers.
     agreed: Option<Duration>,
     /// Interval that was reported last.
     reported: Duration,
 }
 
-impl Pace {
+impl CheckpointPace {
     /// The state at the start of the process.
-    pub const START: Pace = Pace {
-        own: Duration::ZERO,
+    pub const START: CheckpointPace = CheckpointPace {
+        own_cost: Duration::ZERO,
         failures: Failures::UNKNOWN,
         spares: 0,
         counted: None,
-        wanted: None,
+        requested_after: None,
         agreed: None,
         reported: Duration::ZERO,
     };
@@ -92,8 +92,8 @@ impl Pace {
     /// Discards the agreed interval, after a recovery.
     ///
     /// `spare_deaths` have been counted: spares that died with a worker were one failure with it.
-    pub fn after_recovery(self, spare_deaths: u32) -> Pace {
-        Pace {
+    pub fn after_recovery(self, spare_deaths: u32) -> CheckpointPace {
+        CheckpointPace {
             agreed: None,
             reported: Duration::ZERO,
             spares: spare_deaths,
@@ -103,10 +103,10 @@ impl Pace {
 
     /// Records the time for which a checkpoint has paused the program.
     pub fn measure(&mut self, cost: Duration) {
-        self.own = if self.own.is_zero() {
+        self.own_cost = if self.own_cost.is_zero() {
             cost
         } else {
-            (self.own + cost) / 2
+            (self.own_cost + cost) / 2
         };
     }
 
@@ -135,7 +135,7 @@ impl Pace {
     ///
     /// `before` is the time of the last poll, which found nothing of the warning. Where the age is
     /// longer than the time since then, the clock of a file server differs.
-    pub fn warn(&mut self, news: &News, before: Option<Instant>, now: Instant) {
+    pub fn warn(&mut self, news: &WarningNews, before: Option<Instant>, now: Instant) {
         if let Some(mtbf) = news.warning.mtbf {
             let failures = Failures {
                 expected: Some(mtbf),
@@ -144,19 +144,20 @@ impl Pace {
             self.adopt(failures, now);
         }
         if news.warning.checkpoint {
-            let is_believed = before.is_none_or(|before| news.age <= now - before + TICK);
+            let is_believed =
+                before.is_none_or(|before| news.age <= now - before + FILE_TIME_ERROR);
             let age = if is_believed {
-                news.age.saturating_sub(TICK)
+                news.age.saturating_sub(FILE_TIME_ERROR)
             } else {
                 Duration::ZERO
             };
-            self.wanted = now.checked_sub(age);
+            self.requested_after = now.checked_sub(age);
         }
     }
 
     /// True if a warning requests a checkpoint and no cut has followed.
     pub fn is_warned(&self, last: Option<Instant>) -> bool {
-        self.wanted
+        self.requested_after
             .is_some_and(|wanted| last.is_none_or(|last| last < wanted))
     }
 
@@ -171,7 +172,7 @@ impl Pace {
         let failures = self.failures(now);
         let mtbf = failures.rate.mtbf(failures.expected(mtbf));
         let rate = (VOTE_SECONDS / mtbf.as_secs_f64()) as i64;
-        [self.own.as_nanos() as i64, rate]
+        [self.own_cost.as_nanos() as i64, rate]
     }
 
     /// Adopts the maxima over all workers; returns a significant change of the interval.
@@ -181,7 +182,7 @@ impl Pace {
         }
         let cost = Duration::from_nanos(cost_ns as u64);
         let mtbf = Duration::from_secs_f64(VOTE_SECONDS / rate as f64);
-        let interval = advice::interval(cost, mtbf);
+        let interval = advice::job_interval(cost, mtbf);
         self.agreed = Some(interval);
         if interval.abs_diff(self.reported) <= self.reported / 10 {
             return None;
@@ -198,7 +199,7 @@ impl Pace {
     pub fn interval(&self, setting: Interval) -> Duration {
         match setting {
             Interval::Time(interval) => interval,
-            Interval::Auto => self.agreed.unwrap_or(FIRST),
+            Interval::Auto => self.agreed.unwrap_or(INITIAL_INTERVAL),
             Interval::Calls(_) | Interval::Off => Duration::MAX,
         }
     }
@@ -206,40 +207,40 @@ impl Pace {
 
 #[cfg(test)]
 mod tests {
-    use super::{FIRST, Pace, TICK};
+    use super::{CheckpointPace, FILE_TIME_ERROR, INITIAL_INTERVAL};
     use std::time::{Duration, Instant};
-    use understudy_formats::warning::{News, Warning};
+    use understudy_formats::warning::{FailureWarning, WarningNews};
     use understudy_settings::Interval;
 
     const MTBF: Duration = Duration::from_secs(86_400);
     const MINUTE: Duration = Duration::from_secs(60);
 
-    fn warning(mtbf: Option<Duration>, checkpoint: bool, age: Duration) -> News {
-        News {
-            warning: Warning { mtbf, checkpoint },
+    fn warning(mtbf: Option<Duration>, checkpoint: bool, age: Duration) -> WarningNews {
+        WarningNews {
+            warning: FailureWarning { mtbf, checkpoint },
             age,
         }
     }
 
     #[test]
     fn the_interval_is_the_one_agreed_on_until_a_recovery() {
-        let (mut pace, now) = (Pace::START, Instant::now());
+        let (mut pace, now) = (CheckpointPace::START, Instant::now());
         pace.measure(Duration::from_millis(30));
         pace.measure(Duration::from_millis(10));
         let terms = pace.terms(0, now, MTBF);
         assert_eq!(terms[0], 20_000_000);
-        assert_eq!(pace.interval(Interval::Auto), FIRST);
+        assert_eq!(pace.interval(Interval::Auto), INITIAL_INTERVAL);
         let change = pace.agree(terms, Interval::Auto).expect("a first interval");
         assert_eq!(change.interval, pace.interval(Interval::Auto));
         assert!(change.mtbf.abs_diff(MTBF) < Duration::from_secs(1));
         assert_eq!(pace.agree(terms, Interval::Auto), None, "reported already");
         let pace = pace.after_recovery(0);
-        assert_eq!(pace.interval(Interval::Auto), FIRST);
+        assert_eq!(pace.interval(Interval::Auto), INITIAL_INTERVAL);
     }
 
     #[test]
     fn nothing_is_agreed_on_where_the_user_has_set_the_interval() {
-        let mut pace = Pace::START;
+        let mut pace = CheckpointPace::START;
         let setting = Interval::Time(MINUTE);
         assert_eq!(pace.agree([1, 1], setting), None);
         assert_eq!(pace.interval(setting), MINUTE);
@@ -249,7 +250,8 @@ mod tests {
 
     #[test]
     fn deaths_of_spares_between_two_votes_are_one_failure() {
-        let (mut one, mut two, now) = (Pace::START, Pace::START, Instant::now());
+        let (mut one, mut two, now) =
+            (CheckpointPace::START, CheckpointPace::START, Instant::now());
         let before = one.terms(0, now, MTBF)[1];
         let after = one.terms(2, now + MINUTE, MTBF)[1];
         assert!(after > before);
@@ -262,21 +264,21 @@ mod tests {
 
     #[test]
     fn a_warning_wants_one_checkpoint_after_it_was_written() {
-        let (mut pace, now) = (Pace::START, Instant::now());
+        let (mut pace, now) = (CheckpointPace::START, Instant::now());
         let at = |seconds| now + Duration::from_secs(seconds);
         assert!(!pace.is_warned(None));
         let news = warning(None, true, Duration::from_secs(1));
         pace.warn(&news, Some(at(8)), at(10));
         assert!(pace.is_warned(None) && pace.is_warned(Some(at(9))));
-        assert!(!pace.is_warned(Some(at(9) + 2 * TICK)));
+        assert!(!pace.is_warned(Some(at(9) + 2 * FILE_TIME_ERROR)));
         // Written before the last poll, by the clock of another machine.
-        pace.warn(&news, Some(at(20) - TICK), at(20));
+        pace.warn(&news, Some(at(20) - FILE_TIME_ERROR), at(20));
         assert!(pace.is_warned(Some(at(19))) && !pace.is_warned(Some(at(20))));
     }
 
     #[test]
     fn a_warning_replaces_the_belief_about_failures() {
-        let (mut pace, now) = (Pace::START, Instant::now());
+        let (mut pace, now) = (CheckpointPace::START, Instant::now());
         let before = pace.terms(0, now, MTBF)[1];
         pace.warn(&warning(Some(MINUTE), false, Duration::ZERO), None, now);
         assert!(pace.terms(0, now, MTBF)[1] > 1000 * before);

@@ -11,14 +11,14 @@ use understudy_numbers::Worker;
 
 /// Buddy of each worker; every worker stores the replica of exactly one other.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-pub struct Holders {
-    holder: Vec<Worker>,
-    partner: Vec<Worker>,
+pub struct Buddies {
+    buddy: Vec<Worker>,
+    owner: Vec<Worker>,
 }
 
-impl Holders {
+impl Buddies {
     /// Places the replica of worker r at worker r + offset mod W.
-    pub fn rotation(workers: u32, offset: u32) -> Holders {
+    pub fn rotation(workers: u32, offset: u32) -> Buddies {
         // With one worker there is no other.
         let offset = if offset.is_multiple_of(workers.max(1)) {
             1
@@ -28,15 +28,15 @@ impl Holders {
         let at = |worker: Worker| {
             Worker(((u64::from(worker.0) + u64::from(offset)) % u64::from(workers)) as u32)
         };
-        Holders::new(Worker::all(workers).map(at).collect())
+        Buddies::new(Worker::all(workers).map(at).collect())
     }
 
     /// Places replicas close to the rotation, with as few as possible in their worker's domain.
     ///
     /// `domains` contains the domain of each worker.
-    pub fn place(domains: &[u32], offset: u32) -> Holders {
+    pub fn place(domains: &[u32], offset: u32) -> Buddies {
         let workers = domains.len();
-        let mut holder = Holders::rotation(workers as u32, offset).holder;
+        let mut holder = Buddies::rotation(workers as u32, offset).buddy;
         let apart = |worker: usize, holder: Worker| domains[worker] != domains[holder.index()];
         for worker in 0..workers {
             if apart(worker, holder[worker]) {
@@ -51,27 +51,27 @@ impl Holders {
                 holder.swap(worker, other);
             }
         }
-        Holders::new(holder)
+        Buddies::new(holder)
     }
 
     /// Places second replicas, never at the buddies of `first`.
     ///
     /// As far as possible, a second replica is neither in its worker's domain nor in that of the
     /// first replica. Requires at least three workers.
-    pub fn place_second(domains: &[u32], offset: u32, first: &Holders) -> Holders {
+    pub fn place_second(domains: &[u32], offset: u32, first: &Buddies) -> Buddies {
         let workers = domains.len();
         // Cost of a second replica of `worker` at `holder`.
         let cost = |worker: usize, holder: Worker| {
-            let is_taken = holder.index() == worker || holder == first.holder[worker];
+            let is_taken = holder.index() == worker || holder == first.buddy[worker];
             let domain = domains[holder.index()];
             let is_at_home = domain == domains[worker];
-            let is_with_first = domain == domains[first.holder[worker].index()];
+            let is_with_first = domain == domains[first.buddy[worker].index()];
             1_000_000 * u64::from(is_taken)
                 + 1000 * u64::from(is_at_home)
                 + u64::from(is_with_first)
         };
         let rotations = [offset.saturating_mul(2), offset.saturating_add(1), 1, 2];
-        let rotations = rotations.map(|offset| Holders::rotation(workers as u32, offset).holder);
+        let rotations = rotations.map(|offset| Buddies::rotation(workers as u32, offset).buddy);
         let total = |holder: &Vec<Worker>| -> u64 {
             (0..workers)
                 .map(|worker| cost(worker, holder[worker]))
@@ -104,25 +104,28 @@ impl Holders {
                 }
             }
         }
-        Holders::new(holder)
+        Buddies::new(holder)
     }
 
-    fn new(holder: Vec<Worker>) -> Holders {
+    fn new(holder: Vec<Worker>) -> Buddies {
         let mut partner = vec![Worker::default(); holder.len()];
         for (worker, &holder) in holder.iter().enumerate() {
             partner[holder.index()] = Worker::at(worker);
         }
-        Holders { holder, partner }
+        Buddies {
+            buddy: holder,
+            owner: partner,
+        }
     }
 
     /// Returns the worker that stores this worker's replica.
-    pub fn holder_of(&self, worker: Worker) -> Worker {
-        self.holder[worker.index()]
+    pub fn buddy_of(&self, worker: Worker) -> Worker {
+        self.buddy[worker.index()]
     }
 
     /// Returns the worker whose replica this worker stores.
-    pub fn partner_of(&self, worker: Worker) -> Worker {
-        self.partner[worker.index()]
+    pub fn owner_at(&self, worker: Worker) -> Worker {
+        self.owner[worker.index()]
     }
 }
 
@@ -157,13 +160,13 @@ mod tests {
             let kinds = 1 + random.below(8);
             let domains: Vec<u32> = (0..workers).map(|_| random.below(kinds)).collect();
             let offset = random.below(2 * workers);
-            let holders = Holders::place(&domains, offset);
+            let holders = Buddies::place(&domains, offset);
             let mut seen: Vec<Worker> = Worker::all(workers)
-                .map(|worker| holders.holder_of(worker))
+                .map(|worker| holders.buddy_of(worker))
                 .collect();
             for worker in Worker::all(workers) {
-                assert_ne!(holders.holder_of(worker), worker, "{domains:?} {offset}");
-                assert_eq!(holders.partner_of(holders.holder_of(worker)), worker);
+                assert_ne!(holders.buddy_of(worker), worker, "{domains:?} {offset}");
+                assert_eq!(holders.owner_at(holders.buddy_of(worker)), worker);
             }
             seen.sort_unstable();
             assert_eq!(seen, Worker::all(workers).collect::<Vec<_>>());
@@ -172,9 +175,9 @@ mod tests {
         }
     }
 
-    fn at_home(holders: &Holders, domains: &[u32]) -> usize {
+    fn at_home(holders: &Buddies, domains: &[u32]) -> usize {
         let domain = |worker: Worker| domains[worker.index()];
-        let is_at_home = |&worker: &Worker| domain(worker) == domain(holders.holder_of(worker));
+        let is_at_home = |&worker: &Worker| domain(worker) == domain(holders.buddy_of(worker));
         Worker::all(domains.len() as u32).filter(is_at_home).count()
     }
 
@@ -186,21 +189,21 @@ mod tests {
             let kinds = 1 + random.below(8);
             let domains: Vec<u32> = (0..workers).map(|_| random.below(kinds)).collect();
             let offset = random.below(2 * workers);
-            let first = Holders::place(&domains, offset);
-            let second = Holders::place_second(&domains, offset, &first);
+            let first = Buddies::place(&domains, offset);
+            let second = Buddies::place_second(&domains, offset, &first);
             for worker in Worker::all(workers) {
-                let holder = second.holder_of(worker);
+                let holder = second.buddy_of(worker);
                 assert_ne!(holder, worker, "{domains:?} {offset}");
-                assert_ne!(holder, first.holder_of(worker), "{domains:?} {offset}");
-                assert_eq!(second.partner_of(holder), worker);
+                assert_ne!(holder, first.buddy_of(worker), "{domains:?} {offset}");
+                assert_eq!(second.owner_at(holder), worker);
             }
         }
         // Three even domains: a replica in each.
         let domains = [0, 0, 1, 1, 2, 2];
-        let first = Holders::place(&domains, 2);
-        let second = Holders::place_second(&domains, 2, &first);
+        let first = Buddies::place(&domains, 2);
+        let second = Buddies::place_second(&domains, 2, &first);
         for worker in Worker::all(6) {
-            let mut all = [worker, first.holder_of(worker), second.holder_of(worker)]
+            let mut all = [worker, first.buddy_of(worker), second.buddy_of(worker)]
                 .map(|it| domains[it.index()]);
             all.sort_unstable();
             assert_eq!(all, [0, 1, 2], "worker {worker}");
@@ -214,8 +217,8 @@ mod tests {
             (&[0, 1, 2, 0, 1, 2], 1),
             (&[0, 0, 0, 0], 3),
         ] {
-            let rotation = Holders::rotation(domains.len() as u32, offset);
-            assert_eq!(Holders::place(domains, offset), rotation);
+            let rotation = Buddies::rotation(domains.len() as u32, offset);
+            assert_eq!(Buddies::place(domains, offset), rotation);
         }
     }
 
@@ -223,9 +226,9 @@ mod tests {
     fn only_what_must_change_is_changed() {
         // Workers 0, 1 and 2 are on one node, 3 and 4 on others. In a plain rotation, the replica
         // of worker 0 would be on its own node.
-        let holders = Holders::place(&[0, 0, 0, 1, 2, 3], 2);
+        let holders = Buddies::place(&[0, 0, 0, 1, 2, 3], 2);
         let all: Vec<u32> = Worker::all(6)
-            .map(|worker| holders.holder_of(worker).0)
+            .map(|worker| holders.buddy_of(worker).0)
             .collect();
         assert_eq!(all, [5, 3, 4, 2, 0, 1]);
     }
@@ -233,14 +236,14 @@ mod tests {
     #[test]
     fn the_holder_is_never_the_worker_itself() {
         for offset in [0, 1, 2, 3, 4, 6, 8, u32::MAX] {
-            let holders = Holders::rotation(4, offset);
+            let holders = Buddies::rotation(4, offset);
             assert!(
-                Worker::all(4).all(|worker| holders.holder_of(worker) != worker),
+                Worker::all(4).all(|worker| holders.buddy_of(worker) != worker),
                 "{offset}"
             );
         }
-        assert_eq!(Holders::rotation(4, 8), Holders::rotation(4, 1));
-        assert_eq!(Holders::rotation(1, 3).holder_of(Worker(0)), Worker(0));
-        assert_eq!(Holders::rotation(8, 4).holder_of(Worker(5)), Worker(1));
+        assert_eq!(Buddies::rotation(4, 8), Buddies::rotation(4, 1));
+        assert_eq!(Buddies::rotation(1, 3).buddy_of(Worker(0)), Worker(0));
+        assert_eq!(Buddies::rotation(8, 4).buddy_of(Worker(5)), Worker(1));
     }
 }

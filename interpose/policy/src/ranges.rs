@@ -3,21 +3,21 @@
 use std::collections::BTreeMap;
 
 /// Part of a file: offset and length in bytes.
-pub type Range = (u64, u64);
+pub type ByteRange = (u64, u64);
 
 /// Bytes of a file as disjoint, non-adjacent ranges: begin and end.
 #[derive(Default)]
-pub struct Ranges(BTreeMap<u64, u64>);
+pub struct ByteRanges(BTreeMap<u64, u64>);
 
-impl Ranges {
+impl ByteRanges {
     /// True if the set contains the whole range.
-    pub fn contains(&self, (offset, length): Range) -> bool {
+    pub fn contains(&self, (offset, length): ByteRange) -> bool {
         let before = self.0.range(..=offset).next_back();
         before.is_some_and(|(_, &end)| end >= offset.saturating_add(length))
     }
 
     /// Adds a range; appends the parts that are new to `new`.
-    pub fn add(&mut self, (offset, length): Range, new: &mut Vec<Range>) {
+    pub fn add(&mut self, (offset, length): ByteRange, new: &mut Vec<ByteRange>) {
         if length == 0 {
             return;
         }
@@ -29,7 +29,7 @@ impl Ranges {
         {
             (begin, at) = (first, last.max(at));
         }
-        let touched: Vec<Range> = self
+        let touched: Vec<ByteRange> = self
             .0
             .range(begin..=end)
             .map(|(&from, &to)| (from, to))
@@ -51,9 +51,9 @@ impl Ranges {
 
 #[cfg(test)]
 mod tests {
-    use super::{Range, Ranges};
+    use super::{ByteRange, ByteRanges};
 
-    fn add(ranges: &mut Ranges, range: Range) -> Vec<Range> {
+    fn add(ranges: &mut ByteRanges, range: ByteRange) -> Vec<ByteRange> {
         let mut new = Vec::new();
         ranges.add(range, &mut new);
         new
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn only_what_is_new_is_kept() {
-        let mut ranges = Ranges::default();
+        let mut ranges = ByteRanges::default();
         assert_eq!(add(&mut ranges, (10, 10)), [(10, 10)]);
         assert_eq!(add(&mut ranges, (12, 3)), []);
         assert_eq!(add(&mut ranges, (0, 12)), [(0, 10)]);
@@ -72,14 +72,14 @@ mod tests {
         assert!(
             ranges.contains((45, 1))
                 && !ranges.contains((45, 2))
-                && !Ranges::default().contains((0, 0))
+                && !ByteRanges::default().contains((0, 0))
         );
         assert_eq!(ranges.0.into_iter().collect::<Vec<_>>(), [(0, 46)]);
     }
 
     #[test]
     fn random_ranges_are_kept_once_and_whole() {
-        let (mut state, mut ranges, mut seen) = (12345u64, Ranges::default(), [false; 512]);
+        let (mut state, mut ranges, mut seen) = (12345u64, ByteRanges::default(), [false; 512]);
         for _ in 0..2000 {
             state = state
                 .wrapping_mul(6364136223846793005)
@@ -97,7 +97,7 @@ mod tests {
             assert_eq!(found, expected);
             expected.iter().for_each(|&at| seen[at as usize] = true);
             if state >> 60 == 0 {
-                (ranges, seen) = (Ranges::default(), [false; 512]);
+                (ranges, seen) = (ByteRanges::default(), [false; 512]);
             }
         }
     }

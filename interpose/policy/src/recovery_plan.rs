@@ -17,32 +17,32 @@ pub struct Verdict {
 
 /// Report of a living process about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
-pub struct Identity {
+pub struct ProcessReport {
     pub process: ProcessNumber,
     /// Worker that the process runs; `None` for a joining process.
-    pub part: Option<Worker>,
+    pub worker: Option<Worker>,
     /// Last epoch that the process has committed.
     pub committed: Epoch,
     /// Epoch whose replicas here are complete, but whose commit the process has not seen.
-    pub whole: Option<Epoch>,
-    /// Lost work in nanoseconds if all return to `committed` instead of `whole`.
+    pub complete: Option<Epoch>,
+    /// Lost work in nanoseconds if all return to `committed` instead of `complete`.
     pub lost_ns: u64,
     /// Duration of sending a whole replica in nanoseconds; 0 if unknown.
     pub fetch_ns: u64,
     /// True if its own replicas are reduced.
     ///
     /// It may need those that a dead process has left.
-    pub is_thin: bool,
-    /// True if the process has requested spares from the daemon (`wishes`).
-    pub has_asked: bool,
+    pub is_reduced: bool,
+    /// True if the process has requested spares from the daemon (`hints`).
+    pub has_requested_spares: bool,
     /// Replicas in a joining process.
-    pub held: Option<Held>,
+    pub kept: Option<KeptReplicas>,
     /// Replicas that the process has found damaged in this recovery.
-    pub refused: Vec<Refused>,
+    pub damaged: Vec<DamagedReplica>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
-pub struct Refused {
+pub struct DamagedReplica {
     /// Worker whose replica it is.
     pub worker: Worker,
     /// Process that stores the replica.
@@ -54,7 +54,7 @@ pub struct Refused {
 /// The process has received them in an attempt to take over that was ended by another failure, or a
 /// dead process has left them to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
-pub struct Held {
+pub struct KeptReplicas {
     /// Worker whose replacement the process was to be.
     pub own: Worker,
     /// True if the process has a complete replica of that worker.
@@ -68,10 +68,10 @@ pub struct Held {
     /// Their process died before it saw the commit of that epoch.
     pub whole: Option<Epoch>,
     /// Process that has left the replicas, if they were left.
-    pub player: Option<ProcessNumber>,
+    pub process: Option<ProcessNumber>,
 }
 
-impl Held {
+impl KeptReplicas {
     /// True if the replicas are of this epoch, or can be.
     pub fn reaches(&self, epoch: Epoch) -> bool {
         epoch != Epoch::NONE && (self.epoch == epoch || self.whole == Some(epoch))
@@ -80,7 +80,7 @@ impl Held {
 
 /// Hint that this spare should replace this worker; used if possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wish {
+pub struct RequestedSpare {
     pub worker: Worker,
     pub spare: ProcessNumber,
 }
@@ -89,7 +89,7 @@ pub struct Wish {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Takeover {
     pub worker: Worker,
-    pub player: ProcessNumber,
+    pub process: ProcessNumber,
     /// True if the process already has the worker's own replica.
     pub has_own: bool,
     /// Layers (1 << layer) in which it already has the replica that the worker stored.
@@ -98,14 +98,14 @@ pub struct Takeover {
 
 /// Transfer of a worker's own replica, or of a part, from a buddy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fetch {
+pub struct ReplicaFetch {
     pub worker: Worker,
     pub from: Worker,
 }
 
 /// Rebuild of a worker's replica at its buddy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Remake {
+pub struct ReplicaRebuild {
     pub worker: Worker,
     pub layer: usize,
     pub at: Worker,
@@ -119,19 +119,19 @@ pub struct Plan {
     /// Replacements of dead workers, in ascending order.
     pub takeovers: Vec<Takeover>,
     /// Process of each worker, including replacements.
-    pub players: Vec<ProcessNumber>,
+    pub process_of: Vec<ProcessNumber>,
     /// Transfers to workers without a good replica of their own.
-    pub fetches: Vec<Fetch>,
+    pub fetches: Vec<ReplicaFetch>,
     /// Rebuilds of replicas that died with their buddies or are damaged.
-    pub remakes: Vec<Remake>,
+    pub rebuilds: Vec<ReplicaRebuild>,
     /// Loss of replicas that makes all workers return to an epoch on disk.
-    pub lost: Option<Lost>,
+    pub lost: Option<PlanFailure>,
 }
 
 impl Plan {
     /// Returns the worker that this process runs.
-    pub fn part_of(&self, process: ProcessNumber) -> Option<Worker> {
-        let at = self.players.iter().position(|&player| player == process);
+    pub fn worker_of(&self, process: ProcessNumber) -> Option<Worker> {
+        let at = self.process_of.iter().position(|&player| player == process);
         at.map(Worker::at)
     }
 
@@ -161,7 +161,7 @@ impl Plan {
 
 /// Reason why a buddy cannot provide a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gone {
+pub enum SourceFailure {
     /// The buddy has died.
     Dead,
     /// The replica has a wrong checksum.
@@ -170,7 +170,7 @@ pub enum Gone {
 
 /// Reason why the job cannot continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Lost {
+pub enum PlanFailure {
     /// No process has a committed epoch.
     Init,
     /// No worker is left.
@@ -181,7 +181,7 @@ pub enum Lost {
         /// True if the worker has died; otherwise its own replica is damaged.
         died: bool,
         /// Buddies of the worker, and the reason for each.
-        holders: Vec<(Worker, Gone)>,
+        buddies: Vec<(Worker, SourceFailure)>,
         epoch: Epoch,
     },
     /// A worker has neither committed the epoch nor complete replicas; this is impossible.
@@ -197,46 +197,46 @@ pub enum Lost {
 }
 
 /// Reports of the living processes, as the input of a plan.
-struct Job<'a> {
-    living: &'a [Identity],
+struct PlanInput<'a> {
+    living: &'a [ProcessReport],
     redundancy: &'a Redundancy,
     workers: u32,
-    wishes: &'a [Wish],
+    hints: &'a [RequestedSpare],
 }
 
-impl Job<'_> {
-    fn player(&self, worker: Worker) -> Option<&Identity> {
+impl PlanInput<'_> {
+    fn process_of(&self, worker: Worker) -> Option<&ProcessReport> {
         self.living
             .iter()
-            .find(|identity| identity.part == Some(worker))
+            .find(|identity| identity.worker == Some(worker))
     }
 
     fn dead(&self) -> Vec<Worker> {
         Worker::all(self.workers)
-            .filter(|&worker| self.player(worker).is_none())
+            .filter(|&worker| self.process_of(worker).is_none())
             .collect()
     }
 
-    fn newcomers(&self) -> Vec<&Identity> {
+    fn joining(&self) -> Vec<&ProcessReport> {
         self.living
             .iter()
-            .filter(|identity| identity.part.is_none())
+            .filter(|identity| identity.worker.is_none())
             .collect()
     }
 
     /// Iterates over joining processes that have the replicas of a dead worker.
-    fn heirs(&self) -> impl Iterator<Item = &Held> {
+    fn inherited(&self) -> impl Iterator<Item = &KeptReplicas> {
         let newcomers = self
             .living
             .iter()
-            .filter(|identity| identity.part.is_none());
-        let held = newcomers.filter_map(|newcomer| newcomer.held.as_ref());
-        held.filter(|held| self.player(held.own).is_none())
+            .filter(|identity| identity.worker.is_none());
+        let held = newcomers.filter_map(|newcomer| newcomer.kept.as_ref());
+        held.filter(|held| self.process_of(held.own).is_none())
     }
 
     /// Returns the replicas of this epoch that this dead worker has left.
-    fn heir(&self, worker: Worker, epoch: Epoch) -> Option<&Held> {
-        self.heirs()
+    fn inherited_from(&self, worker: Worker, epoch: Epoch) -> Option<&KeptReplicas> {
+        self.inherited()
             .find(|held| held.own == worker && held.reaches(epoch))
     }
 
@@ -244,52 +244,56 @@ impl Job<'_> {
     ///
     /// The caller checks that all living workers have this epoch.
     fn is_kept(&self, worker: Worker, epoch: Epoch) -> bool {
-        let lives =
-            |holder: Worker| self.player(holder).is_some() || self.heir(holder, epoch).is_some();
-        let mut live = self.redundancy.holders_of(worker).map(lives);
+        let lives = |holder: Worker| {
+            self.process_of(holder).is_some() || self.inherited_from(holder, epoch).is_some()
+        };
+        let mut live = self.redundancy.buddies_of(worker).map(lives);
         let is_held = match self.redundancy.is_parity() {
             true => live.all(|lives| lives),
             false => live.any(|lives| lives),
         };
-        is_held || self.heir(worker, epoch).is_some_and(|held| held.has_own)
+        is_held
+            || self
+                .inherited_from(worker, epoch)
+                .is_some_and(|held| held.has_own)
     }
 
     /// True if this process stores a replica of the worker that was found damaged.
-    fn is_refused(&self, worker: Worker, process: ProcessNumber) -> bool {
-        let copy = Refused {
+    fn is_damaged(&self, worker: Worker, process: ProcessNumber) -> bool {
+        let copy = DamagedReplica {
             worker,
             at: process,
         };
         self.living
             .iter()
-            .any(|identity| identity.refused.contains(&copy))
+            .any(|identity| identity.damaged.contains(&copy))
     }
 }
 
 /// Computes the plan for `workers` workers; `redundancy` describes the placement of replicas.
-pub fn make(
-    living: &[Identity],
+pub fn make_plan(
+    living: &[ProcessReport],
     redundancy: &Redundancy,
     workers: u32,
-    wishes: &[Wish],
-) -> Result<Plan, Lost> {
-    let job = Job {
+    wishes: &[RequestedSpare],
+) -> Result<Plan, PlanFailure> {
+    let job = PlanInput {
         living,
         redundancy,
         workers,
-        wishes,
+        hints: wishes,
     };
-    let (dead, newcomers) = (job.dead(), job.newcomers());
-    if dead.len() as u32 == workers && job.heirs().next().is_none() {
-        return Err(Lost::Everyone);
+    let (dead, newcomers) = (job.dead(), job.joining());
+    if dead.len() as u32 == workers && job.inherited().next().is_none() {
+        return Err(PlanFailure::Everyone);
     }
     let epoch = epoch(&job, &dead)?;
-    let takeovers = assign(&dead, &newcomers, Some(epoch), job.wishes);
+    let takeovers = assign(&dead, &newcomers, Some(epoch), job.hints);
     let fetches = fetches(&job, &takeovers, epoch)?;
     Ok(Plan {
         epoch,
-        players: players(&job, &takeovers),
-        remakes: remakes(&job, &takeovers),
+        process_of: processes(&job, &takeovers),
+        rebuilds: rebuilds(&job, &takeovers),
         takeovers,
         fetches,
         lost: None,
@@ -299,26 +303,26 @@ pub fn make(
 /// Computes the plan for a return to an epoch on disk, which is chosen later.
 ///
 /// `lost` is the loss of replicas in memory that makes it necessary.
-pub fn from_disk(
-    living: &[Identity],
+pub fn make_plan_from_disk(
+    living: &[ProcessReport],
     redundancy: &Redundancy,
     workers: u32,
-    wishes: &[Wish],
-    lost: Lost,
+    wishes: &[RequestedSpare],
+    lost: PlanFailure,
 ) -> Plan {
-    let job = Job {
+    let job = PlanInput {
         living,
         redundancy,
         workers,
-        wishes,
+        hints: wishes,
     };
-    let (dead, newcomers) = (job.dead(), job.newcomers());
+    let (dead, newcomers) = (job.dead(), job.joining());
     // Replicas in joining processes are of another epoch.
-    let takeovers = assign(&dead, &newcomers, None, job.wishes);
+    let takeovers = assign(&dead, &newcomers, None, job.hints);
     Plan {
         epoch: Epoch::NONE,
-        players: players(&job, &takeovers),
-        remakes: every_copy(redundancy, workers),
+        process_of: processes(&job, &takeovers),
+        rebuilds: all_replicas(redundancy, workers),
         takeovers,
         fetches: Vec::new(),
         lost: Some(lost),
@@ -326,29 +330,33 @@ pub fn from_disk(
 }
 
 /// Returns the process of each worker.
-fn players(job: &Job, takeovers: &[Takeover]) -> Vec<ProcessNumber> {
+fn processes(job: &PlanInput, takeovers: &[Takeover]) -> Vec<ProcessNumber> {
     let taken = |worker: Worker| takeovers.iter().find(|takeover| takeover.worker == worker);
     let players =
-        Worker::all(job.workers).map(|worker| match (taken(worker), job.player(worker)) {
-            (Some(takeover), _) => takeover.player,
+        Worker::all(job.workers).map(|worker| match (taken(worker), job.process_of(worker)) {
+            (Some(takeover), _) => takeover.process,
             (None, living) => living.map_or_else(ProcessNumber::default, |living| living.process),
         });
     players.collect()
 }
 
 /// Selects the sources for each worker without a good replica of its own.
-fn fetches(job: &Job, takeovers: &[Takeover], epoch: Epoch) -> Result<Vec<Fetch>, Lost> {
+fn fetches(
+    job: &PlanInput,
+    takeovers: &[Takeover],
+    epoch: Epoch,
+) -> Result<Vec<ReplicaFetch>, PlanFailure> {
     let taken = |worker: Worker| takeovers.iter().find(|takeover| takeover.worker == worker);
-    let lacks_own = |worker: &Worker| match job.player(*worker) {
-        Some(player) => job.is_refused(*worker, player.process),
+    let lacks_own = |worker: &Worker| match job.process_of(*worker) {
+        Some(player) => job.is_damaged(*worker, player.process),
         None => !taken(*worker).is_some_and(|takeover| takeover.has_own),
     };
     let mut fetches = Vec::new();
     for worker in Worker::all(job.workers).filter(lacks_own) {
         let (mut good, mut gone) = (Vec::new(), Vec::new());
-        for (layer, holder) in job.redundancy.holders_of(worker).enumerate() {
-            match state_of(job, taken(holder), worker, (layer, holder)) {
-                None => good.push(Fetch {
+        for (layer, holder) in job.redundancy.buddies_of(worker).enumerate() {
+            match failure_of(job, taken(holder), worker, (layer, holder)) {
+                None => good.push(ReplicaFetch {
                     worker,
                     from: holder,
                 }),
@@ -360,10 +368,10 @@ fn fetches(job: &Job, takeovers: &[Takeover], epoch: Epoch) -> Result<Vec<Fetch>
             false => good.is_empty(),
         };
         if is_lost {
-            return Err(Lost::Copies {
+            return Err(PlanFailure::Copies {
                 worker,
-                died: job.player(worker).is_none(),
-                holders: gone,
+                died: job.process_of(worker).is_none(),
+                buddies: gone,
                 epoch,
             });
         }
@@ -378,12 +386,12 @@ fn fetches(job: &Job, takeovers: &[Takeover], epoch: Epoch) -> Result<Vec<Fetch>
 /// Returns the reason if a buddy cannot provide its data of a worker.
 ///
 /// `successor` is the buddy's replacement if the buddy has died.
-fn state_of(
-    job: &Job,
+fn failure_of(
+    job: &PlanInput,
     successor: Option<&Takeover>,
     worker: Worker,
     (layer, holder): (usize, Worker),
-) -> Option<Gone> {
+) -> Option<SourceFailure> {
     // With parity, the buddy also contributes its own pages.
     let (is_parity, all) = (
         job.redundancy.is_parity(),
@@ -393,24 +401,24 @@ fn state_of(
         true => takeover.has_own && takeover.layers == all,
         false => takeover.layers & (1 << layer) != 0,
     };
-    let successor = successor.filter(has_it).map(|takeover| takeover.player);
-    let living = job.player(holder).map(|player| player.process);
+    let successor = successor.filter(has_it).map(|takeover| takeover.process);
+    let living = job.process_of(holder).map(|player| player.process);
     let Some(player) = living.or(successor) else {
-        return Some(Gone::Dead);
+        return Some(SourceFailure::Dead);
     };
     let is_damaged =
-        job.is_refused(worker, player) || (is_parity && job.is_refused(holder, player));
-    is_damaged.then_some(Gone::Damaged)
+        job.is_damaged(worker, player) || (is_parity && job.is_damaged(holder, player));
+    is_damaged.then_some(SourceFailure::Damaged)
 }
 
 /// Returns the replicas to rebuild.
-fn remakes(job: &Job, takeovers: &[Takeover]) -> Vec<Remake> {
+fn rebuilds(job: &PlanInput, takeovers: &[Takeover]) -> Vec<ReplicaRebuild> {
     let taken = |worker: Worker| takeovers.iter().find(|takeover| takeover.worker == worker);
-    let is_gone = |copy: &Remake| match job.player(copy.at) {
-        Some(player) => job.is_refused(copy.worker, player.process),
+    let is_gone = |copy: &ReplicaRebuild| match job.process_of(copy.at) {
+        Some(player) => job.is_damaged(copy.worker, player.process),
         None => taken(copy.at).is_none_or(|takeover| takeover.layers & (1 << copy.layer) == 0),
     };
-    let mut all = every_copy(job.redundancy, job.workers);
+    let mut all = all_replicas(job.redundancy, job.workers);
     // Parity is computed from the contributions of all its workers.
     let lost: Vec<Worker> = all
         .iter()
@@ -422,10 +430,10 @@ fn remakes(job: &Job, takeovers: &[Takeover]) -> Vec<Remake> {
 }
 
 /// Lists all replicas for a rebuild, after a return to an epoch on disk.
-pub fn every_copy(redundancy: &Redundancy, workers: u32) -> Vec<Remake> {
+pub fn all_replicas(redundancy: &Redundancy, workers: u32) -> Vec<ReplicaRebuild> {
     let of = |worker: Worker| {
-        let holders = redundancy.holders_of(worker).enumerate();
-        holders.map(move |(layer, at)| Remake { worker, layer, at })
+        let holders = redundancy.buddies_of(worker).enumerate();
+        holders.map(move |(layer, at)| ReplicaRebuild { worker, layer, at })
     };
     Worker::all(workers).flat_map(of).collect()
 }
@@ -436,35 +444,40 @@ pub fn every_copy(redundancy: &Redundancy, workers: u32) -> Vec<Remake> {
 /// replicas of the next epoch, including those of dead workers, it is that one, because the dead
 /// may have committed it. If none of the dead can have committed it, the epoch with the lower cost
 /// is selected.
-fn epoch(job: &Job, dead: &[Worker]) -> Result<Epoch, Lost> {
-    let workers = || job.living.iter().filter(|identity| identity.part.is_some());
-    let can_reach =
-        |identity: &Identity, epoch| identity.committed == epoch || identity.whole == Some(epoch);
+fn epoch(job: &PlanInput, dead: &[Worker]) -> Result<Epoch, PlanFailure> {
+    let workers = || {
+        job.living
+            .iter()
+            .filter(|identity| identity.worker.is_some())
+    };
+    let can_reach = |identity: &ProcessReport, epoch| {
+        identity.committed == epoch || identity.complete == Some(epoch)
+    };
     let committed = workers().map(|identity| identity.committed);
     let committed = committed
-        .chain(job.heirs().map(|held| held.epoch))
+        .chain(job.inherited().map(|held| held.epoch))
         .max()
         .unwrap_or_default();
-    let whole = workers().filter_map(|identity| identity.whole);
+    let whole = workers().filter_map(|identity| identity.complete);
     let whole = whole
-        .chain(job.heirs().filter_map(|held| held.whole))
+        .chain(job.inherited().filter_map(|held| held.whole))
         .max()
         .unwrap_or_default();
     let all_reach_it = || workers().all(|identity| can_reach(identity, whole));
     if whole > committed
         && all_reach_it()
         && dead.iter().all(|&worker| job.is_kept(worker, whole))
-        && !is_dearer(job, dead, committed)
+        && !costs_more(job, dead, committed)
     {
         return Ok(whole);
     }
     if committed == Epoch::NONE {
-        return Err(Lost::Init);
+        return Err(PlanFailure::Init);
     }
     let behind = workers().find(|identity| !can_reach(identity, committed));
-    match behind.and_then(|identity| Some((identity.part?, identity.committed))) {
+    match behind.and_then(|identity| Some((identity.worker?, identity.committed))) {
         None => Ok(committed),
-        Some((worker, at)) => Err(Lost::Behind {
+        Some((worker, at)) => Err(PlanFailure::Behind {
             worker,
             at,
             epoch: committed,
@@ -481,19 +494,19 @@ fn epoch(job: &Job, dead: &[Worker]) -> Result<Epoch, Lost> {
 ///
 /// A process records its replica before it enters the vote that commits the epoch. So no process
 /// can have committed the later one.
-fn is_dearer(job: &Job, dead: &[Worker], committed: Epoch) -> bool {
+fn costs_more(job: &PlanInput, dead: &[Worker], committed: Epoch) -> bool {
     let left = |worker: &Worker| {
-        let is_its = |held: &&Held| held.own == *worker && held.player.is_some();
-        job.heirs()
+        let is_its = |held: &&KeptReplicas| held.own == *worker && held.process.is_some();
+        job.inherited()
             .find(is_its)
             .filter(|held| held.epoch == committed)
     };
-    let left: Vec<Option<&Held>> = dead.iter().map(left).collect();
+    let left: Vec<Option<&KeptReplicas>> = dead.iter().map(left).collect();
     if committed == Epoch::NONE || !left.iter().flatten().any(|held| held.whole.is_none()) {
         return false;
     }
-    let most = |of: fn(&Identity) -> u64| job.living.iter().map(of).max().unwrap_or(0);
-    job.living.iter().any(|living| living.is_thin)
+    let most = |of: fn(&ProcessReport) -> u64| job.living.iter().map(of).max().unwrap_or(0);
+    job.living.iter().any(|living| living.is_reduced)
         || left
             .iter()
             .all(|left| left.is_some_and(|held| held.has_own))
@@ -506,20 +519,20 @@ fn is_dearer(job: &Job, dead: &[Worker], committed: Epoch) -> bool {
 /// hint, then the lowest free one. A process with the replica of a dead worker is not free.
 fn assign(
     dead: &[Worker],
-    newcomers: &[&Identity],
+    newcomers: &[&ProcessReport],
     epoch: Option<Epoch>,
-    wishes: &[Wish],
+    wishes: &[RequestedSpare],
 ) -> Vec<Takeover> {
     assert!(
         dead.len() <= newcomers.len(),
         "the process manager has sent too few"
     );
-    let held = |newcomer: &Identity, worker: Worker| {
-        let held = newcomer.held.filter(|held| held.own == worker);
+    let held = |newcomer: &ProcessReport, worker: Worker| {
+        let held = newcomer.kept.filter(|held| held.own == worker);
         held.filter(|held| epoch.is_some_and(|epoch| held.reaches(epoch)))
     };
-    let mut free: Vec<&Identity> = newcomers.to_vec();
-    let mut chosen: Vec<Option<&Identity>> = Vec::new();
+    let mut free: Vec<&ProcessReport> = newcomers.to_vec();
+    let mut chosen: Vec<Option<&ProcessReport>> = Vec::new();
     for &worker in dead {
         let at = free
             .iter()
@@ -544,7 +557,7 @@ fn assign(
         let held = held(newcomer, worker);
         Some(Takeover {
             worker,
-            player: newcomer.process,
+            process: newcomer.process,
             has_own: held.is_some_and(|held| held.has_own),
             layers: held.map_or(0, |held| held.layers),
         })

@@ -1,6 +1,9 @@
 //! Plans from the reports of living processes.
 
-use super::{Fetch, Gone, Held, Identity, Lost, Plan, Refused, Remake, Takeover, Wish};
+use super::{
+    DamagedReplica, KeptReplicas, Plan, PlanFailure, ProcessReport, ReplicaFetch, ReplicaRebuild,
+    RequestedSpare, SourceFailure, Takeover,
+};
 use crate::redundancy::Redundancy;
 use understudy_numbers::{Epoch, ProcessNumber, Worker};
 use understudy_settings::Scheme;
@@ -11,52 +14,52 @@ fn copies(workers: u32, offset: u32, copies: u32) -> Redundancy {
 }
 
 /// Computes the plan for one replica at `offset`.
-fn make(living: &[Identity], workers: u32, offset: u32) -> Result<Plan, Lost> {
-    super::make(living, &copies(workers, offset, 1), workers, &[])
+fn make(living: &[ProcessReport], workers: u32, offset: u32) -> Result<Plan, PlanFailure> {
+    super::make_plan(living, &copies(workers, offset, 1), workers, &[])
 }
 
 /// Returns the worker whose replicas are lost.
-fn lost_worker(living: &[Identity], workers: u32) -> Option<u32> {
+fn lost_worker(living: &[ProcessReport], workers: u32) -> Option<u32> {
     match make(living, workers, 1) {
-        Err(Lost::Copies { worker, .. }) => Some(worker.0),
+        Err(PlanFailure::Copies { worker, .. }) => Some(worker.0),
         _ => None,
     }
 }
 
-fn worker(process: u32, part: u32, committed: u64) -> Identity {
-    Identity {
+fn worker(process: u32, part: u32, committed: u64) -> ProcessReport {
+    ProcessReport {
         process: ProcessNumber(process),
-        part: Some(Worker(part)),
+        worker: Some(Worker(part)),
         committed: Epoch(committed),
-        ..Identity::default()
+        ..ProcessReport::default()
     }
 }
 
-fn newcomer(process: u32) -> Identity {
-    Identity {
+fn newcomer(process: u32) -> ProcessReport {
+    ProcessReport {
         process: ProcessNumber(process),
-        ..Identity::default()
+        ..ProcessReport::default()
     }
 }
 
-fn holding(process: u32, own: u32, layers: u64, epoch: u64) -> Identity {
-    let held = Held {
+fn holding(process: u32, own: u32, layers: u64, epoch: u64) -> ProcessReport {
+    let held = KeptReplicas {
         own: Worker(own),
         has_own: true,
         layers,
         epoch: Epoch(epoch),
         whole: None,
-        player: None,
+        process: None,
     };
-    Identity {
-        held: Some(held),
+    ProcessReport {
+        kept: Some(held),
         ..newcomer(process)
     }
 }
 
-fn whole(identity: Identity, whole: u64) -> Identity {
-    Identity {
-        whole: Some(Epoch(whole)),
+fn whole(identity: ProcessReport, whole: u64) -> ProcessReport {
+    ProcessReport {
+        complete: Some(Epoch(whole)),
         ..identity
     }
 }
@@ -64,20 +67,20 @@ fn whole(identity: Identity, whole: u64) -> Identity {
 fn takeover(worker: u32, player: u32) -> Takeover {
     Takeover {
         worker: Worker(worker),
-        player: ProcessNumber(player),
+        process: ProcessNumber(player),
         has_own: false,
         layers: 0,
     }
 }
 
-fn fetch(worker: u32, from: u32) -> Fetch {
+fn fetch(worker: u32, from: u32) -> ReplicaFetch {
     let (worker, from) = (Worker(worker), Worker(from));
-    Fetch { worker, from }
+    ReplicaFetch { worker, from }
 }
 
-fn remake(worker: u32, layer: usize, at: u32) -> Remake {
+fn remake(worker: u32, layer: usize, at: u32) -> ReplicaRebuild {
     let (worker, at) = (Worker(worker), Worker(at));
-    Remake { worker, layer, at }
+    ReplicaRebuild { worker, layer, at }
 }
 
 fn players<const N: usize>(players: [u32; N]) -> Vec<ProcessNumber> {
@@ -99,9 +102,9 @@ fn the_lowest_newcomer_takes_the_lowest_dead_part() {
         Plan {
             epoch: Epoch(3),
             takeovers: vec![takeover(1, 4)],
-            players: players([0, 4, 2, 3]),
+            process_of: players([0, 4, 2, 3]),
             fetches: vec![fetch(1, 3)],
-            remakes: vec![remake(3, 0, 1)],
+            rebuilds: vec![remake(3, 0, 1)],
             lost: None,
         }
     );
@@ -114,7 +117,7 @@ fn an_epoch_that_anyone_has_committed_counts() {
     let behind = [worker(0, 0, 3), worker(1, 1, 4), newcomer(3)];
     assert_eq!(
         make(&behind, 3, 1),
-        Err(Lost::Behind {
+        Err(PlanFailure::Behind {
             worker: Worker(0),
             at: Epoch(3),
             epoch: Epoch(4)
@@ -140,10 +143,10 @@ fn an_epoch_that_the_dead_may_have_committed_counts_if_all_others_have_it_whole(
         newcomer(4),
         newcomer(5),
     ];
-    let lost = Lost::Copies {
+    let lost = PlanFailure::Copies {
         worker: Worker(1),
         died: true,
-        holders: vec![(Worker(2), Gone::Dead)],
+        buddies: vec![(Worker(2), SourceFailure::Dead)],
         epoch: Epoch(3),
     };
     assert_eq!(make(&no_holder, 4, 1), Err(lost));
@@ -152,14 +155,17 @@ fn an_epoch_that_the_dead_may_have_committed_counts_if_all_others_have_it_whole(
 #[test]
 fn what_is_lost_is_named() {
     let living = [worker(0, 0, 2), worker(3, 3, 2), newcomer(4), newcomer(5)];
-    let lost = Lost::Copies {
+    let lost = PlanFailure::Copies {
         worker: Worker(1),
         died: true,
-        holders: vec![(Worker(2), Gone::Dead)],
+        buddies: vec![(Worker(2), SourceFailure::Dead)],
         epoch: Epoch(2),
     };
     assert_eq!(make(&living, 4, 1), Err(lost));
-    assert_eq!(make(&[worker(0, 0, 0), newcomer(2)], 2, 1), Err(Lost::Init));
+    assert_eq!(
+        make(&[worker(0, 0, 0), newcomer(2)], 2, 1),
+        Err(PlanFailure::Init)
+    );
 }
 
 #[test]
@@ -177,7 +183,7 @@ fn what_a_newcomer_got_in_an_earlier_attempt_is_a_copy() {
     ];
     let plan = make(&living, 4, 1).unwrap();
     assert_eq!(plan.takeovers, vec![fetched, takeover(2, 4)]);
-    assert_eq!(plan.players, players([0, 5, 4, 3]));
+    assert_eq!(plan.process_of, players([0, 5, 4, 3]));
     // An older epoch is useless.
     let living = [
         worker(0, 0, 3),
@@ -211,12 +217,12 @@ fn what_a_newcomer_got_in_an_earlier_attempt_is_a_copy() {
 
 /// Creates a joining process with all layers of a worker.
 ///
-/// They are also of a later epoch unless `whole` is 0.
-fn heir(process: u32, own: u32, epoch: u64, whole: u64) -> Identity {
+/// They are also of a later epoch unless `complete` is 0.
+fn heir(process: u32, own: u32, epoch: u64, whole: u64) -> ProcessReport {
     let mut heir = holding(process, own, 1, epoch);
-    if let Some(held) = &mut heir.held {
+    if let Some(held) = &mut heir.kept {
         held.whole = (whole != 0).then_some(Epoch(whole));
-        held.player = Some(ProcessNumber(own));
+        held.process = Some(ProcessNumber(own));
     }
     heir
 }
@@ -237,26 +243,26 @@ fn heirs_need_nobody_else() {
     ];
     let plan = make(&living, 4, 1).unwrap();
     assert_eq!(plan.takeovers, [has_all(1, 4), has_all(2, 5)]);
-    assert_eq!((plan.fetches, plan.remakes), (vec![], vec![]));
+    assert_eq!((plan.fetches, plan.rebuilds), (vec![], vec![]));
     let plan = make(&[heir(2, 1, 3, 0), heir(3, 0, 3, 0)], 2, 1).unwrap();
     assert_eq!(plan.takeovers, [has_all(0, 3), has_all(1, 2)]);
     assert_eq!(plan.epoch, Epoch(3));
     // A single worker has no buddy.
     let alone = Redundancy::place(&[0], 1, Scheme::Copies(0));
     assert_eq!(
-        super::make(&[heir(1, 0, 3, 0)], &alone, 1, &[])
+        super::make_plan(&[heir(1, 0, 3, 0)], &alone, 1, &[])
             .unwrap()
             .takeovers
             .len(),
         1
     );
-    let lost = super::make(&[newcomer(1)], &alone, 1, &[]);
-    assert_eq!(lost, Err(Lost::Everyone));
+    let lost = super::make_plan(&[newcomer(1)], &alone, 1, &[]);
+    assert_eq!(lost, Err(PlanFailure::Everyone));
 }
 
 #[test]
 fn heirs_tell_of_the_epoch_that_was_under_way() {
-    let epoch = |living: &[Identity]| make(living, 3, 1).map(|plan| plan.epoch.0);
+    let epoch = |living: &[ProcessReport]| make(living, 3, 1).map(|plan| plan.epoch.0);
     // One process has seen the commit.
     assert_eq!(
         epoch(&[heir(3, 0, 4, 0), heir(4, 1, 3, 4), heir(5, 2, 3, 4)]),
@@ -300,7 +306,7 @@ fn heirs_tell_of_the_epoch_that_was_under_way() {
     );
     assert_eq!(
         epoch(&[heir(3, 0, 0, 1), heir(4, 1, 0, 0), heir(5, 2, 0, 0)]),
-        Err(Lost::Init)
+        Err(PlanFailure::Init)
     );
     // Worker 1's replica comes from the successor of its buddy.
     let plan = make(
@@ -318,15 +324,16 @@ fn heirs_tell_of_the_epoch_that_was_under_way() {
 
 #[test]
 fn the_epoch_that_costs_less_is_taken_where_nobody_can_have_committed_the_later_one() {
-    let costs = |identity: Identity, lost_ns, fetch_ns| Identity {
+    let costs = |identity: ProcessReport, lost_ns, fetch_ns| ProcessReport {
         lost_ns,
         fetch_ns,
         ..identity
     };
     let living = |lost, fetch| costs(whole(worker(0, 0, 3), 4), lost, fetch);
     let other = costs(whole(worker(2, 2, 3), 4), 10, 100);
-    let epoch =
-        |living: &[Identity]| make(living, 3, 1).map(|plan| (plan.epoch.0, plan.fetches.len()));
+    let epoch = |living: &[ProcessReport]| {
+        make(living, 3, 1).map(|plan| (plan.epoch.0, plan.fetches.len()))
+    };
     assert_eq!(
         epoch(&[living(99, 80), heir(4, 1, 3, 0), other.clone()]),
         Ok((3, 0))
@@ -358,8 +365,8 @@ fn the_epoch_that_costs_less_is_taken_where_nobody_can_have_committed_the_later_
         Ok((3, 0))
     );
     // A living process may need what worker 1 has stored for it.
-    let thin = |lost| Identity {
-        is_thin: true,
+    let thin = |lost| ProcessReport {
+        is_reduced: true,
         ..living(lost, 80)
     };
     assert_eq!(
@@ -385,8 +392,8 @@ fn the_epoch_that_costs_less_is_taken_where_nobody_can_have_committed_the_later_
 
 #[test]
 fn an_heir_without_a_whole_own_copy_has_those_of_partners() {
-    let thin = |mut heir: Identity| {
-        heir.held.as_mut().unwrap().has_own = false;
+    let thin = |mut heir: ProcessReport| {
+        heir.kept.as_mut().unwrap().has_own = false;
         heir
     };
     let living = [worker(0, 0, 3), thin(heir(4, 1, 3, 0)), worker(2, 2, 3)];
@@ -399,7 +406,7 @@ fn an_heir_without_a_whole_own_copy_has_those_of_partners() {
         (plan.takeovers, plan.fetches),
         (vec![has_partners], vec![fetch(1, 2)])
     );
-    assert_eq!(plan.remakes, []);
+    assert_eq!(plan.rebuilds, []);
     // No other process has worker 1's replica.
     let living = [worker(0, 0, 3), thin(heir(4, 1, 3, 0)), newcomer(5)];
     assert_eq!(lost_worker(&living, 3), Some(1));
@@ -413,9 +420,9 @@ fn a_failure_without_a_dead_worker_needs_no_takeover() {
         Plan {
             epoch: Epoch(2),
             takeovers: vec![],
-            players: players([0, 1]),
+            process_of: players([0, 1]),
             fetches: vec![],
-            remakes: vec![],
+            rebuilds: vec![],
             lost: None,
         }
     );
@@ -429,21 +436,21 @@ fn what_is_lost_in_memory_may_be_on_disk() {
         newcomer(4),
         holding(5, 1, 0, 2),
     ];
-    let lost = Lost::Behind {
+    let lost = PlanFailure::Behind {
         worker: Worker(3),
         at: Epoch(2),
         epoch: Epoch(4),
     };
-    let plan = super::from_disk(&living, &copies(4, 1, 1), 4, &[], lost.clone());
+    let plan = super::make_plan_from_disk(&living, &copies(4, 1, 1), 4, &[], lost.clone());
     assert_eq!(plan.takeovers, [takeover(1, 4), takeover(2, 5)]);
     assert_eq!(
-        (plan.players, plan.lost),
+        (plan.process_of, plan.lost),
         (players([0, 4, 5, 3]), Some(lost.clone()))
     );
 }
 
-fn refusing(mut identity: Identity, worker: u32, at: u32) -> Identity {
-    identity.refused.push(Refused {
+fn refusing(mut identity: ProcessReport, worker: u32, at: u32) -> ProcessReport {
+    identity.damaged.push(DamagedReplica {
         worker: Worker(worker),
         at: ProcessNumber(at),
     });
@@ -459,28 +466,34 @@ fn a_damaged_copy_is_not_used_and_made_again() {
         worker(3, 3, 5),
         refusing(newcomer(4), 1, 2),
     ];
-    let plan = super::make(&living, &copies(4, 1, 2), 4, &[]).unwrap();
+    let plan = super::make_plan(&living, &copies(4, 1, 2), 4, &[]).unwrap();
     assert_eq!(plan.fetches, [fetch(1, 3)]);
     assert_eq!(
-        plan.remakes,
+        plan.rebuilds,
         [remake(0, 0, 1), remake(1, 0, 2), remake(3, 1, 1)]
     );
     // With one replica per worker, worker 1 is lost.
-    let damaged = |died, holders| Lost::Copies {
+    let damaged = |died, holders| PlanFailure::Copies {
         worker: Worker(1),
         died,
-        holders,
+        buddies: holders,
         epoch: Epoch(5),
     };
-    let lost = damaged(true, vec![(Worker(2), Gone::Damaged)]);
+    let lost = damaged(true, vec![(Worker(2), SourceFailure::Damaged)]);
     assert_eq!(make(&living, 4, 1), Err(lost));
     // The error lists all lost replicas.
     let living = [&living[..2], &living[3..], &[newcomer(5)]].concat();
     let lost = damaged(
         true,
-        vec![(Worker(2), Gone::Damaged), (Worker(3), Gone::Dead)],
+        vec![
+            (Worker(2), SourceFailure::Damaged),
+            (Worker(3), SourceFailure::Dead),
+        ],
     );
-    assert_eq!(super::make(&living, &copies(4, 1, 2), 4, &[]), Err(lost));
+    assert_eq!(
+        super::make_plan(&living, &copies(4, 1, 2), 4, &[]),
+        Err(lost)
+    );
     // A survivor whose own replica is damaged gets it from its buddy.
     let living = [worker(0, 0, 5), refusing(worker(1, 1, 5), 1, 1)];
     assert_eq!(make(&living, 2, 1).unwrap().fetches, [fetch(1, 0)]);
@@ -488,10 +501,10 @@ fn a_damaged_copy_is_not_used_and_made_again() {
         refusing(worker(0, 0, 5), 1, 0),
         refusing(worker(1, 1, 5), 1, 1),
     ];
-    let lost = Lost::Copies {
+    let lost = PlanFailure::Copies {
         worker: Worker(1),
         died: false,
-        holders: vec![(Worker(0), Gone::Damaged)],
+        buddies: vec![(Worker(0), SourceFailure::Damaged)],
         epoch: Epoch(5),
     };
     assert_eq!(make(&living, 2, 1), Err(lost));
@@ -502,9 +515,9 @@ fn with_two_copies_any_two_may_die_at_once() {
     for first in 0..5 {
         for second in first + 1..5u32 {
             let alive = (0..5u32).filter(|part| ![first, second].contains(part));
-            let mut living: Vec<Identity> = alive.map(|part| worker(part, part, 3)).collect();
+            let mut living: Vec<ProcessReport> = alive.map(|part| worker(part, part, 3)).collect();
             living.extend([newcomer(5), newcomer(6)]);
-            let plan = super::make(&living, &copies(5, 1, 2), 5, &[]).unwrap();
+            let plan = super::make_plan(&living, &copies(5, 1, 2), 5, &[]).unwrap();
             let fetched: Vec<u32> = plan.fetches.iter().map(|fetch| fetch.worker.0).collect();
             assert_eq!(fetched, [first, second]);
             assert!(
@@ -519,8 +532,8 @@ fn with_two_copies_any_two_may_die_at_once() {
 #[test]
 fn with_parity_all_others_of_the_group_are_needed() {
     // Groups of workers 0, 2, 4 and 1, 3.
-    let parity = |living: &[Identity]| {
-        super::make(
+    let parity = |living: &[ProcessReport]| {
+        super::make_plan(
             living,
             &Redundancy::place(&[0; 5], 1, Scheme::Parity(3)),
             5,
@@ -537,14 +550,14 @@ fn with_parity_all_others_of_the_group_are_needed() {
     let plan = parity(&living).unwrap();
     assert_eq!(plan.fetches, [fetch(0, 2), fetch(0, 4), fetch(3, 1)]);
     assert_eq!(
-        plan.remakes,
+        plan.rebuilds,
         [remake(1, 0, 3), remake(2, 1, 0), remake(4, 0, 0)]
     );
     // Two of a group.
-    let gone = |worker, holders| Lost::Copies {
+    let gone = |worker, holders| PlanFailure::Copies {
         worker: Worker(worker),
         died: true,
-        holders,
+        buddies: holders,
         epoch: Epoch(5),
     };
     let living = [
@@ -554,7 +567,10 @@ fn with_parity_all_others_of_the_group_are_needed() {
         newcomer(5),
         newcomer(6),
     ];
-    assert_eq!(parity(&living), Err(gone(0, vec![(Worker(2), Gone::Dead)])));
+    assert_eq!(
+        parity(&living),
+        Err(gone(0, vec![(Worker(2), SourceFailure::Dead)]))
+    );
     // A successor that has everything of the dead member is equivalent to it; one without the
     // parity is not.
     let living = |layers| {
@@ -573,7 +589,7 @@ fn with_parity_all_others_of_the_group_are_needed() {
     );
     assert_eq!(
         parity(&living(0)),
-        Err(gone(0, vec![(Worker(2), Gone::Dead)]))
+        Err(gone(0, vec![(Worker(2), SourceFailure::Dead)]))
     );
     // Damaged data cannot be used for others.
     let living = [
@@ -585,12 +601,12 @@ fn with_parity_all_others_of_the_group_are_needed() {
     ];
     assert_eq!(
         parity(&living),
-        Err(gone(0, vec![(Worker(2), Gone::Damaged)]))
+        Err(gone(0, vec![(Worker(2), SourceFailure::Damaged)]))
     );
     // The parity is rebuilt from the pages of all members.
     let living = [0, 1, 2, 3, 4].map(|part| refusing(worker(part, part, 5), 0, 2));
     assert_eq!(
-        parity(&living).unwrap().remakes,
+        parity(&living).unwrap().rebuilds,
         [remake(0, 0, 2), remake(4, 1, 2)]
     );
 }
@@ -608,12 +624,12 @@ fn a_wish_counts_if_it_is_possible() {
         newcomer(6),
     ];
     let takeovers = |wishes: &[(u32, u32)]| {
-        let wish = |&(worker, spare): &(u32, u32)| Wish {
+        let wish = |&(worker, spare): &(u32, u32)| RequestedSpare {
             worker: Worker(worker),
             spare: ProcessNumber(spare),
         };
-        let wishes: Vec<Wish> = wishes.iter().map(wish).collect();
-        super::make(&living, &copies(4, 2, 1), 4, &wishes)
+        let wishes: Vec<RequestedSpare> = wishes.iter().map(wish).collect();
+        super::make_plan(&living, &copies(4, 2, 1), 4, &wishes)
             .unwrap()
             .takeovers
     };
@@ -643,10 +659,10 @@ fn a_copy_that_is_there_counts_more_than_a_wish() {
         newcomer(4),
         holding(5, 1, 1, 3),
     ];
-    let wish = Wish {
+    let wish = RequestedSpare {
         worker: Worker(1),
         spare: ProcessNumber(4),
     };
-    let plan = super::make(&living, &copies(4, 2, 1), 4, &[wish]).unwrap();
-    assert_eq!(plan.takeovers[0].player, ProcessNumber(5));
+    let plan = super::make_plan(&living, &copies(4, 2, 1), 4, &[wish]).unwrap();
+    assert_eq!(plan.takeovers[0].process, ProcessNumber(5));
 }

@@ -2,20 +2,20 @@
 //!
 //! Replicas are placed in *layers*: in each layer every worker has one buddy, and is itself the
 //! buddy of one other worker. With whole replicas, each buddy stores one, and any of them is
-//! sufficient. With parity, a worker and its buddies form a group ([`groups`]). Each buddy's parity
+//! sufficient. With parity, a worker and its buddies form a group ([`parity_groups`]). Each buddy's parity
 //! covers the pages of one layer, and all buddies are needed.
 
-pub mod groups;
+pub mod parity_groups;
 
-use crate::placement::Holders;
-use groups::Groups;
+use crate::placement::Buddies;
+use parity_groups::ParityGroups;
 use understudy_numbers::Worker;
 use understudy_settings::Scheme;
 
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 enum Layers {
-    Copies(Vec<Holders>),
-    Parity(Groups),
+    Copies(Vec<Buddies>),
+    Parity(ParityGroups),
 }
 
 /// Placement of all replicas or parities.
@@ -29,16 +29,16 @@ impl Redundancy {
     pub fn place(domains: &[u32], offset: u32, scheme: Scheme) -> Redundancy {
         let copies = match scheme {
             Scheme::Parity(size) => {
-                let layers = Layers::Parity(Groups::place(domains, size));
+                let layers = Layers::Parity(ParityGroups::place(domains, size));
                 return Redundancy { layers };
             }
             Scheme::Copies(copies) => copies,
         };
-        let mut layers: Vec<Holders> = Vec::new();
+        let mut layers: Vec<Buddies> = Vec::new();
         for _ in 0..copies {
             let next = match layers.last() {
-                None => Holders::place(domains, offset),
-                Some(first) => Holders::place_second(domains, offset, first),
+                None => Buddies::place(domains, offset),
+                Some(first) => Buddies::place_second(domains, offset, first),
             };
             layers.push(next);
         }
@@ -52,7 +52,7 @@ impl Redundancy {
     }
 
     /// Returns the number of images that every worker stores for others.
-    pub fn kept(&self) -> usize {
+    pub fn images_per_worker(&self) -> usize {
         match &self.layers {
             Layers::Copies(layers) => layers.len(),
             Layers::Parity(_) => 1,
@@ -68,40 +68,40 @@ impl Redundancy {
     }
 
     /// Returns the maximum number of layers of a worker.
-    pub fn most_layers(&self) -> usize {
+    pub fn max_layers(&self) -> usize {
         match &self.layers {
             Layers::Copies(layers) => layers.len(),
-            Layers::Parity(groups) => groups.most_layers(),
+            Layers::Parity(groups) => groups.max_layers(),
         }
     }
 
     /// Returns the buddies of this worker, by layer.
-    pub fn holders_of(&self, worker: Worker) -> impl Iterator<Item = Worker> {
+    pub fn buddies_of(&self, worker: Worker) -> impl Iterator<Item = Worker> {
         (0..self.layers(worker)).map(move |layer| match &self.layers {
-            Layers::Copies(layers) => layers[layer].holder_of(worker),
-            Layers::Parity(groups) => groups.holder_of(worker, layer),
+            Layers::Copies(layers) => layers[layer].buddy_of(worker),
+            Layers::Parity(groups) => groups.buddy_of(worker, layer),
         })
     }
 
     /// Returns the workers whose buddy this worker is, by layer.
-    pub fn partners_of(&self, worker: Worker) -> impl Iterator<Item = Worker> {
+    pub fn owners_at(&self, worker: Worker) -> impl Iterator<Item = Worker> {
         (0..self.layers(worker)).map(move |layer| match &self.layers {
-            Layers::Copies(layers) => layers[layer].partner_of(worker),
-            Layers::Parity(groups) => groups.partner_of(worker, layer),
+            Layers::Copies(layers) => layers[layer].owner_at(worker),
+            Layers::Parity(groups) => groups.owner_at(worker, layer),
         })
     }
 
     /// Returns the layer in which `holder` is the buddy of `worker`.
     pub fn layer(&self, worker: Worker, holder: Worker) -> Option<usize> {
-        self.holders_of(worker).position(|other| other == holder)
+        self.buddies_of(worker).position(|other| other == holder)
     }
 
     /// Returns the workers that are lost if all of their own domain fails.
-    pub fn together(&self, domains: &[u32]) -> Vec<Worker> {
+    pub fn lost_with_domain(&self, domains: &[u32]) -> Vec<Worker> {
         let domain = |worker: Worker| domains[worker.index()];
         let is_lost = |worker: &Worker| {
             let mut is_with = self
-                .holders_of(*worker)
+                .buddies_of(*worker)
                 .map(|holder| domain(holder) == domain(*worker));
             match self.layers {
                 Layers::Copies(_) => is_with.all(|is_with| is_with),

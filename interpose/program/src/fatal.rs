@@ -57,8 +57,8 @@ pub unsafe extern "C" fn on_signal(
     if is_of_the_program(info) && call::outlives_fault(context) {
         return false;
     }
-    if is_of_the_program(info) && arch::is_at_risk() && !is_in_zone(context) {
-        return !arch::stop(context, arch::Stopped::Fault);
+    if is_of_the_program(info) && arch::is_stoppable() && !is_in_zone(context) {
+        return !arch::stop(context, arch::StopReason::Fault);
     }
     if BUSY.swap(true, Ordering::Relaxed) {
         return !arch::escape_from(context);
@@ -68,7 +68,7 @@ pub unsafe extern "C" fn on_signal(
         // process id and is not used.
         note.begin(signal, info.si_code, unsafe { info.si_addr() } as u64);
         if is_of_the_program(info) {
-            note_places(note, arch::interrupted_at(context));
+            note_places(note, arch::interrupted_address(context));
         }
     }
     BUSY.store(false, Ordering::Relaxed);
@@ -148,12 +148,12 @@ unsafe extern "C" fn add_caller(context: *mut c_void, walk: *mut c_void) -> c_in
     };
     if !walk.is_past_handler {
         walk.is_past_handler = address == walk.from;
-        return unwinder::NO_REASON;
+        return unwinder::CONTINUE_WALK;
     }
     if walk.count >= FRAMES || address == 0 {
         return unwinder::END_OF_STACK;
     }
     walk.frames[walk.count] = address;
     walk.count += 1;
-    unwinder::NO_REASON
+    unwinder::CONTINUE_WALK
 }

@@ -10,4 +10,6 @@ pub mod fatal;
 pub mod kernel_state;
 pub mod user;
 
-use understudy_base::{arch, attention, cell, role, shim, sys, told, unwinder};
+use understudy_base::{
+    arch, process_info, role, runtime_state, shim, system_calls, unwinder, work_flags,
+};

@@ -78,7 +78,7 @@ pub use threads::{
     let_go as let_threads_go,
 };
 pub use undo::{
-    Call as FileCall, Range as FileRange, full_name, made as note_made, note as note_effect,
+    ByteRange as FileRange, Call as FileCall, full_name, made as note_made, note as note_effect,
     note_overwriting,
 };
 pub use undo::{

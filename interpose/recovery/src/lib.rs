@@ -11,9 +11,12 @@ pub mod rehearsal;
 
 pub use recovery_runtime::{DOOR, Runtime};
 pub use understudy_base::arch::Rewound;
-use understudy_base::{arch, cell, errors, events, fault, gather, generated, shim, sys, told};
+use understudy_base::{
+    arch, errors, events, fault, gather, generated, process_info, runtime_state, shim, system_calls,
+};
 use understudy_copies::{
-    clock, copies, ending, headroom, marks, overdue, recompute, schedule, step_back,
+    abort, annotations, checkpoint_watchdog, clock, copies, headroom, recompute,
+    reverse_computation, schedule,
 };
 use understudy_job::{daemon, disk, domains, own_messages, peers, renewal, world};
 use understudy_journal::journal;

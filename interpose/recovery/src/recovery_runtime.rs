@@ -2,9 +2,9 @@
 //!
 //! It holds the state of the modules, and dereferences to the `Runtime` of the crate below.
 
-use crate::cell::{Door, runtime};
 use crate::recovery::RecoveryState;
 use crate::rehearsal::TrialState;
+use crate::runtime_state::{RuntimeAccess, runtime};
 
 runtime! {
     pub struct Runtime: understudy_copies::Runtime {
@@ -16,4 +16,4 @@ runtime! {
 }
 
 /// Access for functions that lower crates and the program call.
-pub static DOOR: Door<Runtime> = Door::new();
+pub static DOOR: RuntimeAccess<Runtime> = RuntimeAccess::new();

@@ -6,9 +6,10 @@ mod parameters;
 use crate::Runtime;
 use crate::calls::{self, runtime};
 use crate::generated::{Proc, SLOT_COUNT, SLOT_NAMES};
-use crate::told::{config, info, launcher_size, number, process, variable};
+use crate::process_info::{config, info, launcher_size, number, process, variable};
 use crate::{
-    abi, arch, cell, entry, events, fatal, fault, handles, renewal, shim, sys, told, user,
+    abi, arch, entry, events, fatal, fault, handles, process_info, renewal, runtime_state, shim,
+    system_calls, user,
 };
 use std::ffi::{CStr, CString, c_char, c_int};
 use understudy_abi::{ABI_VERSION, BootInfo, EntryPoints, exit};
@@ -35,12 +36,12 @@ pub unsafe extern "C" fn understudy_runtime_start(
     info: *const BootInfo,
     points: *mut EntryPoints,
 ) -> c_int {
-    cell::set_owner();
+    runtime_state::set_main_thread();
     let rt = runtime();
     hand_down(rt);
     // SAFETY: the caller guarantees it.
     unsafe {
-        told::hear(info.read());
+        process_info::set_info(info.read());
         match start(rt)
             .map_err(Refusal::from)
             .and_then(|()| check_memory())
@@ -77,7 +78,7 @@ fn hand_down(rt: &'static Runtime) {
 /// The string lives as long as the process.
 #[unsafe(no_mangle)]
 pub extern "C" fn understudy_runtime_ledger() -> *const c_char {
-    let path = crate::user::new_ledger(&told::job(), process());
+    let path = crate::user::new_ledger(&process_info::job(), process());
     let path = CString::new(path.into_os_string().into_encoded_bytes()).unwrap_or_default();
     path.into_raw()
 }
@@ -106,7 +107,7 @@ pub extern "C" fn understudy_runtime_flush() {
 }
 
 fn entries() -> [unsafe extern "C" fn(); understudy_abi::ENTRIES] {
-    if fault::counts_calls() {
+    if fault::must_count_calls() {
         [entry::enter_counted; understudy_abi::ENTRIES]
     } else {
         entry::ENTRIES
@@ -135,7 +136,10 @@ impl Refusal {
     /// Returns the reason why the job must stop, if it must.
     fn stops(&self) -> Option<&'static str> {
         let is_split = number("OMPI_COMM_WORLD_LOCAL_SIZE") != number("OMPI_COMM_WORLD_SIZE");
-        refusal::stops(told::has_other_launcher(), self.is_local && is_split)
+        refusal::stops(
+            process_info::has_other_launcher(),
+            self.is_local && is_split,
+        )
     }
 }
 
@@ -145,7 +149,7 @@ fn refuse(refused: &Refusal) -> c_int {
     }
     let strict = refused.stops();
     if variable("OMPI_COMM_WORLD_LOCAL_RANK").as_deref() == Some("0") {
-        crate::sys::say(format_args!(
+        crate::system_calls::print_message(format_args!(
             "{}; {}",
             refused.reason,
             refusal::outcome(strict)
@@ -162,7 +166,7 @@ fn start(rt: &Runtime) -> Result<(), String> {
         return Err(message::LIBRARY_VERSIONS.into());
     }
     start_log();
-    sys::tell_panics();
+    system_calls::print_panics();
     // SAFETY: the preload library has opened the library, and keeps it open.
     unsafe { understudy_mpi::connect(info().mpi, info().mpi_shim) };
     renewal::learn()?;
@@ -192,7 +196,7 @@ fn start(rt: &Runtime) -> Result<(), String> {
     }
     handles::connect(rt, symbols, understudy_mpi::abi::object);
     abi::connect(rt);
-    shim::mark_waits(arch::wait_mark());
+    shim::mark_waits(arch::wait_kind());
     shim::after_cancellation(cancellation::take_back);
     let mut sources = [std::ptr::null_mut(); understudy_abi::source::COUNT];
     // SAFETY: the preload library's function writes this number of addresses.
@@ -206,8 +210,8 @@ fn start(rt: &Runtime) -> Result<(), String> {
     if let Some(directory) = &config.log_dir {
         events::open(directory, process());
     }
-    arch::turn::connect(info().turns, told::user_symbol);
-    arch::turn::without_turn(
+    arch::mpi_lock::connect(info().turns, process_info::user_symbol);
+    arch::mpi_lock::set_unlocked_functions(
         crate::calls::from_another_thread,
         crate::user::effect_of_others,
     );
@@ -218,7 +222,7 @@ fn start(rt: &Runtime) -> Result<(), String> {
     if config.restart {
         crate::user::note_from_start(rt);
     }
-    told::settle(config);
+    process_info::set_config(config);
     fault::point("boot.end", Epoch::NONE);
     Ok(())
 }
@@ -241,7 +245,7 @@ fn tell_of_unknown_settings() {
     if process() == ProcessNumber(0) && info().quiet == 0 {
         let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
         for stray in unknown(names) {
-            crate::sys::say(stray);
+            crate::system_calls::print_message(stray);
         }
     }
 }
@@ -271,7 +275,7 @@ struct Messages;
 
 impl std::io::Write for Messages {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        sys::write_message(bytes);
+        system_calls::write_message(bytes);
         Ok(bytes.len())
     }
 
@@ -284,7 +288,7 @@ impl std::io::Write for Messages {
 ///
 /// If the file system refuses, the job runs without ledgers and logs, and reports it.
 fn check_memory() -> Result<(), Refusal> {
-    match understudy_formats::private::make_in_memory() {
+    match understudy_formats::private_directories::make_in_memory() {
         Err(refused) if refused.is_planted() => Err(Refusal {
             reason: refused.to_string(),
             is_local: true,

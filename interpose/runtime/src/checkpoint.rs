@@ -10,14 +10,14 @@
 mod savings;
 
 use crate::Runtime;
+use crate::abort::abort_with_error;
 use crate::arch::{self, Frame, Rewound};
-use crate::copies::{self, Capture, Copy};
-use crate::ending::fail;
+use crate::copies::{self, CapturedState, Replica};
 use crate::fault::Victim;
 use crate::objects::dynamic;
 use crate::{
-    events, fault, marks, recompute, recovery, rehearsal, renewal, schedule, step_back, sys, user,
-    world,
+    annotations, events, fault, recompute, recovery, rehearsal, renewal, reverse_computation,
+    schedule, system_calls, user, world,
 };
 use std::time::Instant;
 use understudy_catalogue::message;
@@ -32,9 +32,9 @@ const LOST: &str = "a copy cannot be sent to another worker";
 ///
 /// During a transfer this is impossible, so the process exits.
 pub fn damage(rt: &Runtime, victim: Victim) {
-    let Some(mut keep) = copies::try_keep(rt) else {
-        sys::say(message::COPIES_IN_USE);
-        sys::exit_now(understudy_abi::exit::REFUSED)
+    let Some(mut keep) = copies::try_replicas(rt) else {
+        system_calls::print_message(message::COPIES_IN_USE);
+        system_calls::exit_now(understudy_abi::exit::REFUSED)
     };
     let Some(keep) = &mut *keep else { return };
     match victim {
@@ -42,13 +42,13 @@ pub fn damage(rt: &Runtime, victim: Victim) {
         Victim::Stored => {
             // The needed pages of parity depend on the failed process.
             let every = world::get(rt).redundancy.is_parity();
-            let partners = keep.partners.iter_mut();
+            let partners = keep.stored.iter_mut();
             partners.for_each(|copy| copy.damage_pages(every, &keep.store));
         }
-        Victim::State => keep.partners.iter_mut().for_each(Copy::damage_state),
+        Victim::State => keep.stored.iter_mut().for_each(Replica::damage_state),
         Victim::Journal(harm) => {
             let scripts = keep
-                .partners
+                .stored
                 .iter_mut()
                 .filter_map(|copy| copy.script.as_mut());
             rehearsal::damage_journals(rt, scripts, harm);
@@ -67,7 +67,7 @@ pub fn take(rt: &Runtime) -> Result<(), Rewound> {
     fault::point("capture.begin", epoch);
     // Another worker may send first.
     let mut transfers = Vec::new();
-    recovery::check_own(rt, copies::expect(rt, &mut transfers), LOST)?;
+    recovery::check_own(rt, copies::post_receives(rt, &mut transfers), LOST)?;
     // A program makes most of its temporary allocations while it starts. Later, freed memory is
     // returned at growing intervals.
     if epoch > Epoch(1)
@@ -79,20 +79,23 @@ pub fn take(rt: &Runtime) -> Result<(), Rewound> {
     }
     let state = match user::capture(rt) {
         Ok(state) => state,
-        Err(error) => fail(rt, message::PROGRAM_NOT_SAVED, &error),
+        Err(error) => abort_with_error(rt, message::PROGRAM_NOT_SAVED, &error),
     };
-    recompute::check(rt, &state.layout);
-    step_back::check(rt);
+    recompute::check_regions(rt, &state.layout);
+    reverse_computation::test_functions(rt);
     // SAFETY: the frame lies at the top of the runtime's stack while a handler runs.
     let frame: Frame = unsafe { *frame };
     user::begin_section(rt, epoch);
     let live = user::live_stack(state.main_stack(&frame), &state.layout);
     let scan = Instant::now();
-    let at_point = schedule::schedule(rt).at_candidate;
-    let left_out = marks::left_out(rt, at_point);
-    let spared = step_back::spared(rt, at_point);
-    let Captured { delta, left_out } = {
-        let keep = &mut *copies::keep(rt);
+    let at_point = schedule::schedule(rt).at_cut_point;
+    let left_out = annotations::omitted_pages(rt, at_point);
+    let spared = reverse_computation::elidable_pages(rt, at_point);
+    let Captured {
+        delta,
+        omitted: left_out,
+    } = {
+        let keep = &mut *copies::replicas(rt);
         let (tracker, store, own) = (&mut keep.tracker, &mut keep.store, &keep.own.image);
         capture(
             tracker,
@@ -104,7 +107,7 @@ pub fn take(rt: &Runtime) -> Result<(), Rewound> {
             own,
         )
     }
-    .unwrap_or_else(|error| fail(rt, message::MEMORY_NOT_SAVED, &error));
+    .unwrap_or_else(|error| abort_with_error(rt, message::MEMORY_NOT_SAVED, &error));
     copies::expose_only_windows(rt);
     let copy_ns = events::nanoseconds(scan);
     let encoded = copies::encode(rt, &frame, &state);
@@ -116,8 +119,8 @@ pub fn take(rt: &Runtime) -> Result<(), Rewound> {
     let pages = delta.page_count();
     events::emit(Kind::Cut {
         epoch,
-        at_call: schedule::schedule(rt).candidates,
-        candidates: schedule::schedule(rt).candidates,
+        at_call: schedule::schedule(rt).cut_points,
+        candidates: schedule::schedule(rt).cut_points,
     });
     let bytes = pages * understudy_image::PAGE_SIZE as u64 + encoded.bytes.len() as u64;
     let scan_ns = (scan - began).as_nanos() as u64;
@@ -135,10 +138,10 @@ pub fn take(rt: &Runtime) -> Result<(), Rewound> {
         began.elapsed()
     );
     fault::point("capture.end", epoch);
-    let captured = Capture {
+    let captured = CapturedState {
         delta,
         state: encoded,
-        spared,
+        elided: spared,
         began,
     };
     recovery::check_own(rt, copies::ship(rt, captured, transfers), LOST)?;
@@ -173,7 +176,7 @@ fn advance(rt: &Runtime) -> Result<(), Rewound> {
                 renewal::settle(world::worker(rt), number);
             }
         }
-        Some([most, least, ..]) => fail(
+        Some([most, least, ..]) => abort_with_error(
             rt,
             message::COMMIT_DIFFERS,
             &std::io::Error::other(format!("{most} and {}", -least)),

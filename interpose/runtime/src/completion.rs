@@ -16,7 +16,7 @@ use crate::requests::{
     self, EMPTY, Kind, Outcome, State, add, done, get, index, is_active, null_handle, release_real,
     remove, set_state, with_real,
 };
-use crate::{attention, checkpoint, copies, journal, own_messages, recovery, world};
+use crate::{checkpoint, copies, journal, own_messages, recovery, work_flags, world};
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use understudy_mpi::real_types::{PROC_NULL, RealRequest, Status};
@@ -178,11 +178,11 @@ pub fn wait_with(
 ) -> Result<Outcome, Rewound> {
     loop {
         // Polling also advances a checkpoint under way, or an agreement on a cut.
-        if !attention::is_on()
+        if !work_flags::is_any_set()
             && let Some((index, mut request)) = requests::alone(rt, *handle)
         {
             let mut status = EMPTY;
-            arch::will_block();
+            arch::mark_blocking_wait();
             // SAFETY: a real request that is active.
             let rc = recovery::check(rt, unsafe { real::PMPI_Wait(&mut request, &mut status) })?;
             return Ok(end(rt, (index, request), handle, status, rc));
@@ -316,7 +316,7 @@ pub unsafe fn end_together(
         match how {
             How::Test => real::PMPI_Testall(count, reals.as_mut_ptr(), &mut flag, place),
             How::Wait => {
-                arch::will_block();
+                arch::mark_blocking_wait();
                 real::PMPI_Waitall(count, reals.as_mut_ptr(), place)
             }
         }

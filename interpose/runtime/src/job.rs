@@ -5,18 +5,18 @@ use crate::Runtime;
 use crate::arch::Rewound;
 use crate::domains::{self, Places};
 use crate::errors::SUCCESS;
-use crate::gather::everybodys;
+use crate::gather::gather_from_all;
 use crate::handles::{self, VirtComm, real_comm};
 use crate::objects::session::{self, WorldModel};
 use crate::world::{self, Part, World, get, is_first_worker, is_protected, worker, workers_of};
 use crate::{
-    arch, checkpoint, copies, cut, disk, ending, events, fault, objects, protection, recovery,
-    rehearsal, rendezvous, renewal, requests, spare, sys, told, user,
+    abort, arch, checkpoint, copies, cut, disk, events, fault, objects, process_info, protection,
+    recovery, rehearsal, rendezvous, renewal, requests, spare, system_calls, user,
 };
 use std::ffi::c_int;
 use understudy_abi::exit;
 use understudy_catalogue::message;
-use understudy_formats::events::{EndHow, Kind};
+use understudy_formats::events::{EndReason, Kind};
 use understudy_mpi::comm::Extreme;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::{ProcessNumber, Rank, Worker};
@@ -35,18 +35,19 @@ pub fn init(rt: &Runtime) -> Result<(), Rewound> {
         rehearsal::prepare(rt);
         return Err(recovery::take_part_at_once(rt));
     }
-    let config = told::config();
+    let config = process_info::config();
     let all = RealComm::world();
     all.return_errors();
     let size_and_rank = all.size().and_then(|size| Ok((size, all.rank()?)));
     let (worker_count, Rank(worker)) =
-        size_and_rank.unwrap_or_else(|error| ending::failed_in_init(rt, error));
+        size_and_rank.unwrap_or_else(|error| abort::await_restart_after_init(rt, error));
     let worker = Worker(worker);
-    let mismatch =
-        user::compare_layout(rt, all).unwrap_or_else(|error| ending::failed_in_init(rt, error));
-    let places = domains::meet(all).unwrap_or_else(|error| ending::failed_in_init(rt, error));
-    let players =
-        everybodys(all, &told::process()).unwrap_or_else(|error| ending::failed_in_init(rt, error));
+    let mismatch = user::compare_layout(rt, all)
+        .unwrap_or_else(|error| abort::await_restart_after_init(rt, error));
+    let places =
+        domains::meet(all).unwrap_or_else(|error| abort::await_restart_after_init(rt, error));
+    let players = gather_from_all(all, &process_info::process())
+        .unwrap_or_else(|error| abort::await_restart_after_init(rt, error));
     let mut nodes = Vec::new();
     recovery::learn_places(&mut nodes, players.iter().copied().zip(places.all()));
     let wish = config
@@ -63,14 +64,15 @@ pub fn init(rt: &Runtime) -> Result<(), Rewound> {
     let mismatch = mismatch.or_else(|| no_domain(&places)).or(too_few);
     let redundancy = Redundancy::place(&places.domains(worker_count), wish, scheme);
     let made = workers_of(all, worker);
-    let [workers, private] = made.unwrap_or_else(|error| ending::failed_in_init(rt, error));
+    let [workers, private] =
+        made.unwrap_or_else(|error| abort::await_restart_after_init(rt, error));
     let own = real_comm(
         rt,
         VirtComm(handles::predefined_handle(rt, "ompi_mpi_comm_self")),
     );
     let own = own
         .duplicate()
-        .unwrap_or_else(|error| ending::failed_in_init(rt, error));
+        .unwrap_or_else(|error| abort::await_restart_after_init(rt, error));
     spare::tell_start();
     enter(
         rt,
@@ -79,7 +81,7 @@ pub fn init(rt: &Runtime) -> Result<(), Rewound> {
             private,
             own,
             part: Part::Worker(worker),
-            process: told::process(),
+            process: process_info::process(),
             worker_count,
             redundancy,
             nodes,
@@ -95,8 +97,9 @@ pub fn init(rt: &Runtime) -> Result<(), Rewound> {
     }
     let is_restart = open_disk(rt);
     objects::comm::init(rt, workers, worker_count, worker)
-        .unwrap_or_else(|error| ending::failed_in_init(rt, error));
-    rendezvous::show_again(rt, worker).unwrap_or_else(|error| ending::failed_in_init(rt, error));
+        .unwrap_or_else(|error| abort::await_restart_after_init(rt, error));
+    rendezvous::show_again(rt, worker)
+        .unwrap_or_else(|error| abort::await_restart_after_init(rt, error));
     requests::init(rt, worker_count);
     match is_restart {
         true => Err(recovery::restart_from_disk(rt)),
@@ -107,8 +110,8 @@ pub fn init(rt: &Runtime) -> Result<(), Rewound> {
 /// Enters the world: from here on this process has the state of its job.
 fn enter(rt: &Runtime, world: World) {
     world::enter(rt, world);
-    fault::damages_copies_by(|victim| checkpoint::damage(crate::DOOR.get(), victim));
-    ending::undone(rt, user::undo_start(rt));
+    fault::set_damage(|victim| checkpoint::damage(crate::DOOR.get(), victim));
+    abort::abort_unless(rt, user::undo_start(rt));
     recovery::offer_to_choose();
     listen_for_exit();
 }
@@ -124,24 +127,24 @@ fn open_disk(rt: &Runtime) -> bool {
         world.private,
         worker(rt),
         world.worker_count,
-        &mut copies::keep(rt).store,
+        &mut copies::replicas(rt).store,
     );
     match opened {
         Ok(Ok(is_restart)) => is_restart,
         Ok(Err(why)) => {
             if is_first_worker(rt) {
-                sys::say(format_args!("{why}; the job stops"));
+                system_calls::print_message(format_args!("{why}; the job stops"));
             }
             recovery::end_together(rt, is_first_worker(rt), exit::REFUSED)
         }
-        Err(error) => ending::failed_in_init(rt, error),
+        Err(error) => abort::await_restart_after_init(rt, error),
     }
 }
 
 /// Returns the reason why replicas cannot be placed.
 fn no_domain(places: &Places) -> Option<String> {
     let rank = places.without_domain()?;
-    let file = told::config().domains.clone().unwrap_or_default();
+    let file = process_info::config().domains.clone().unwrap_or_default();
     Some(message::domain_file_unreadable(rank, file.display()).to_string())
 }
 
@@ -153,7 +156,7 @@ fn tell_copies_at_home(rt: &Runtime, places: &Places) -> String {
     let (at_home, workers) = (
         world
             .redundancy
-            .together(&places.domains(world.worker_count))
+            .lost_with_domain(&places.domains(world.worker_count))
             .len(),
         world.worker_count,
     );
@@ -163,7 +166,7 @@ fn tell_copies_at_home(rt: &Runtime, places: &Places) -> String {
             false => message::copies_in_own_domain(at_home, workers).to_string(),
         };
         match places.are_several_nodes() {
-            true => sys::say(warning),
+            true => system_calls::print_message(warning),
             false => log::info!("{warning}"),
         }
     }
@@ -187,7 +190,7 @@ pub fn is_any_multiple(rt: &Runtime, wanted: bool) -> bool {
         return wanted;
     }
     let all = RealComm::world().extremes(Extreme::Greatest, &[u64::from(wanted)]);
-    all.unwrap_or_else(|error| ending::failed_in_init(rt, error)) != [0]
+    all.unwrap_or_else(|error| abort::await_restart_after_init(rt, error)) != [0]
 }
 
 /// Takes the first checkpoint, at the end of MPI_Init.
@@ -202,13 +205,13 @@ pub fn first_checkpoint(rt: &Runtime) -> Result<(), Rewound> {
     cut::take(rt)?;
     checkpoint::finish(rt)?;
     renewal::is_running();
-    fault::point("init.end", copies::epoch(rt));
+    fault::point("init.end", copies::committed_epoch(rt));
     Ok(())
 }
 
 /// Handles exit(3) of the program, with or without MPI_Finalize.
 unsafe extern "C" fn leaving(status: c_int) {
-    if !world::is_playing() {
+    if !world::is_worker() {
         return;
     }
     user::leave(status);
@@ -218,18 +221,18 @@ unsafe extern "C" fn leaving(status: c_int) {
     cut::part(rt);
     world::update(rt, |world| world.finalized = true);
     if status != 0 {
-        sys::say(message::worker_ends_without_finalize(worker(rt), status));
+        system_calls::print_message(message::worker_ends_without_finalize(worker(rt), status));
     }
     fault::report();
     events::emit(Kind::End {
-        how: EndHow::Exited(status),
+        how: EndReason::Exited(status),
     });
     user::release_output(rt);
 }
 
 /// Handles _exit(2) of the program, which a signal handler may call at any point.
 unsafe extern "C" fn leaving_at_once(status: c_int) {
-    if world::is_playing() {
+    if world::is_worker() {
         user::leave(status);
     }
 }
@@ -242,7 +245,7 @@ fn listen_for_exit() {
     // SAFETY: the called function registers the hooks, on the program's stack.
     unsafe {
         arch::call_user(
-            told::info().call_at_exit as *const std::ffi::c_void,
+            process_info::info().call_at_exit as *const std::ffi::c_void,
             hook as usize as u64,
             at_once as usize as u64,
             calls as usize as u64,
@@ -261,7 +264,7 @@ unsafe extern "C" fn ends_with_the_program() -> bool {
         WorldModel::Open => false,
         WorldModel::Over => true,
     };
-    is_over && world::is_playing()
+    is_over && world::is_worker()
 }
 
 /// Ends MPI when the program ends by exit(3).
@@ -278,7 +281,7 @@ pub fn end_of_sessions(rt: &Runtime) -> Result<(), Rewound> {
 /// The delete functions of MPI_COMM_SELF's attributes run first, and may still use MPI (MPI 4.1,
 /// 11.2.4).
 pub fn finalize(rt: &Runtime) -> Result<c_int, Rewound> {
-    fault::point("finalize.begin", copies::epoch(rt));
+    fault::point("finalize.begin", copies::committed_epoch(rt));
     objects::attribute::delete_comm(rt, objects::comm::self_handle(rt));
     // Other workers may wait for messages that this process has sent. The library forwards them
     // only while it is called, so the barrier lasts until all workers have arrived.
@@ -286,23 +289,23 @@ pub fn finalize(rt: &Runtime) -> Result<c_int, Rewound> {
     if is_protected() {
         checkpoint::finish(rt)?;
         cut::finish(rt)?;
-        disk::stop_writing(rt, &mut copies::keep(rt).store);
+        disk::stop_writing(rt, &mut copies::replicas(rt).store);
         // After a further failure, either all workers complete the end or all recover.
         recovery::check_own(rt, gather(), "the workers do not come to their end")?;
         recovery::check(rt, renewal::meet_at_the_end(rt))?;
     } else if gather().is_err() || renewal::meet_at_the_end(rt) != SUCCESS {
-        ending::end_unprotected(rt);
+        abort::abort_unprotected(rt);
     }
-    fault::point("finalize.agreed", copies::epoch(rt));
+    fault::point("finalize.agreed", copies::committed_epoch(rt));
     world::update(rt, |world| world.finalized = true);
     disk::end(rt);
-    fault::point("finalize.end", copies::epoch(rt));
+    fault::point("finalize.end", copies::committed_epoch(rt));
     fault::report();
     events::emit(Kind::End {
-        how: EndHow::Finalized,
+        how: EndReason::Finalized,
     });
     user::release_output(rt);
-    user::remove_closed_ledgers(rt, 0..told::process_count());
+    user::remove_closed_ledgers(rt, 0..process_info::process_count());
     renewal::finalise(rt);
     // Info objects may be used before MPI_Init and after the end (MPI 4.1, 11.4.1). The library has
     // those from before, in their earlier state.

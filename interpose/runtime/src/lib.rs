@@ -26,10 +26,12 @@ pub mod raise;
 mod spare;
 
 use understudy_base::{
-    arch, attention, cell, errors, events, fault, gather, generated, shim, sys, told,
+    arch, errors, events, fault, gather, generated, process_info, runtime_state, shim,
+    system_calls, work_flags,
 };
 use understudy_copies::{
-    clock, copies, ending, headroom, marks, overdue, recompute, schedule, step_back,
+    abort, annotations, checkpoint_watchdog, clock, copies, headroom, recompute,
+    reverse_computation, schedule,
 };
 use understudy_job::{daemon, disk, domains, own_messages, renewal, rounds, world};
 use understudy_journal::journal;

@@ -2,7 +2,7 @@
 
 use crate::Runtime;
 use crate::world::{self, get};
-use crate::{copies, events, recovery, sys, told};
+use crate::{copies, events, process_info, recovery, system_calls};
 use understudy_abi::exit;
 use understudy_formats::events::Kind;
 use understudy_numbers::ProcessNumber;
@@ -20,7 +20,7 @@ pub enum Loss {
 impl Loss {
     /// Returns the setting that requires the job to stop, if it does.
     fn stops(self) -> Option<&'static str> {
-        let is_required = match told::config().require {
+        let is_required = match process_info::config().require {
             Require::Never => false,
             Require::Start => self == Loss::Unsaved,
             Require::Always => true,
@@ -32,13 +32,13 @@ impl Loss {
 /// Reports why the job is not protected; stops it if protection is required.
 pub fn refuse(rt: &Runtime, why: &str) {
     if get(rt).process == ProcessNumber(0) {
-        tell_refused(why, told::config().strict());
+        tell_refused(why, process_info::config().strict());
     } else {
         events::emit(Kind::Refused {
             reason: why.to_owned(),
         });
     }
-    if told::config().strict().is_some() {
+    if process_info::config().strict().is_some() {
         recovery::end_together(rt, world::is_first_worker(rt), exit::REFUSED);
     }
 }
@@ -53,7 +53,7 @@ fn tell_refused(why: &str, strict: Option<&str>) {
         || "the program runs unprotected, on the workers only".into(),
         |setting| format!("the job stops ({setting})"),
     );
-    sys::say(format_args!("{why}; {outcome}"));
+    system_calls::print_message(format_args!("{why}; {outcome}"));
     events::emit(Kind::Refused {
         reason: why.to_owned(),
     });
@@ -72,5 +72,5 @@ pub fn give_up_protection(rt: &Runtime, loss: Loss) {
         recovery::end_together(rt, world::is_first_worker(rt), exit::REFUSED);
     }
     world::update(rt, |world| world.protected = false);
-    copies::discard(rt);
+    copies::discard_all(rt);
 }

@@ -14,7 +14,7 @@ use crate::generated::{Proc, SLOT_NAMES};
 use crate::handles::{VirtComm, VirtWin};
 use crate::objects::errhandler::{Action, Object};
 use crate::objects::{comm, objects, window};
-use crate::{ending, recovery, sys};
+use crate::{abort, recovery, system_calls};
 use std::ffi::c_int;
 use std::fmt::Display;
 use std::sync::OnceLock;
@@ -106,7 +106,7 @@ pub fn raise_on(rt: &Runtime, procedure: Proc, rc: c_int, object: Object) -> c_i
     if rc == call::ABANDONED && call::is_over() {
         return match recovery::check(rt, rc) {
             Err(Rewound) => SUCCESS,
-            Ok(_) => ending::end_unprotected(rt),
+            Ok(_) => abort::abort_unprotected(rt),
         };
     }
     match object.action(rt) {
@@ -138,8 +138,8 @@ fn text(rt: &Runtime, rc: c_int) -> String {
 }
 
 fn fatal(rt: &Runtime, rc: c_int, error: impl Display) -> ! {
-    sys::say(error);
-    ending::abort(rt, rc)
+    system_calls::print_message(error);
+    abort::abort(rt, rc)
 }
 
 /// Refuses a procedure that cannot be protected; logs that once.
@@ -172,6 +172,6 @@ pub fn wrong_thread(slot: u32) -> ! {
     let name = SLOT_NAMES
         .get(slot as usize)
         .map_or("?".into(), |name| name.to_string_lossy());
-    sys::say(message::undeclared_thread(name));
-    sys::exit_now(understudy_abi::exit::REFUSED)
+    system_calls::print_message(message::undeclared_thread(name));
+    system_calls::exit_now(understudy_abi::exit::REFUSED)
 }

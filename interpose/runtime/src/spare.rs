@@ -5,9 +5,9 @@
 //! gets the state of the job there (`recovery::newcomers`).
 
 use crate::{DOOR, Runtime};
-use crate::{daemon, events, renewal, sys, told, user};
+use crate::{daemon, events, process_info, renewal, system_calls, user};
 use std::time::Duration;
-use understudy_formats::events::{EndHow, Kind, Role, Spare, Worker};
+use understudy_formats::events::{EndReason, Kind, Role, Spare, Worker};
 use understudy_relay::RankStage;
 
 /// Functions of this process while it waits.
@@ -18,12 +18,12 @@ pub const WAIT: renewal::Spare = renewal::Spare {
 
 /// Returns the number of workers of the job.
 fn workers() -> u32 {
-    told::launcher_size().saturating_sub(told::config().spares)
+    process_info::launcher_size().saturating_sub(process_info::config().spares)
 }
 
 /// True if this process was started as a worker.
 pub fn is_worker() -> bool {
-    told::process().0 < workers()
+    process_info::process().0 < workers()
 }
 
 /// Prepares this process for waiting, if it was not started as a worker.
@@ -38,7 +38,7 @@ pub fn begin() {
 
 /// Writes the role of this process to the event file.
 pub fn tell_start() {
-    let (rank, workers) = (told::process(), workers());
+    let (rank, workers) = (process_info::process(), workers());
     let role = match rank.0.checked_sub(workers) {
         None => Role::Worker(Worker(rank.0)),
         Some(spare) => Role::Spare(Spare(spare)),
@@ -48,12 +48,12 @@ pub fn tell_start() {
         world_rank: rank,
         role,
         workers,
-        spares: told::config().spares,
+        spares: process_info::config().spares,
         host: user::host_name(),
         program: user::program_name(),
         command: user::command_line(),
         version: env!("CARGO_PKG_VERSION").into(),
-        job: told::job(),
+        job: process_info::job(),
     });
 }
 
@@ -68,9 +68,9 @@ fn idle(rt: &Runtime) -> Option<Duration> {
 fn leave(rt: &Runtime) -> ! {
     daemon::leave(rt);
     events::emit(Kind::End {
-        how: EndHow::Released,
+        how: EndReason::Released,
     });
     user::release_output(rt);
     user::remove_system_v();
-    sys::exit_now(0)
+    system_calls::exit_now(0)
 }

@@ -6,7 +6,9 @@ use super::rules::Rules;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use understudy_numbers::{ProcessNumber, Worker};
-use understudy_wire::spares::{Lease, Limits, Need, Refusal, Spare, Ticket, Token};
+use understudy_wire::spares::{
+    Lease, LeaseToken, Refusal, Spare, SpareLimits, SpareNeed, SpareTicket,
+};
 
 /// State of a spare in the pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,7 +16,7 @@ enum LeaseState {
     Idle,
     Leased {
         worker: Worker,
-        token: Token,
+        token: LeaseToken,
         until: Duration,
     },
 }
@@ -23,7 +25,7 @@ enum LeaseState {
 #[derive(Debug, Clone)]
 pub(super) struct Member {
     spare: Spare,
-    ticket: Ticket,
+    ticket: SpareTicket,
     /// Time at which the spare counts as dead if it sends no beat.
     pub(super) deadline: Duration,
     state: LeaseState,
@@ -42,13 +44,13 @@ pub struct SpareView<'a> {
 #[derive(Debug)]
 struct Round {
     number: u64,
-    needs: Vec<Need>,
+    needs: Vec<SpareNeed>,
     leases: Vec<Lease>,
 }
 
 #[derive(Debug)]
 pub struct JobPool {
-    limits: Limits,
+    limits: SpareLimits,
     /// Process that has started the job's ranks, if it is on this node; otherwise 0.
     launcher: u32,
     members: BTreeMap<ProcessNumber, Member>,
@@ -62,7 +64,7 @@ pub struct JobPool {
 }
 
 impl JobPool {
-    pub(super) fn new(limits: Limits) -> Self {
+    pub(super) fn new(limits: SpareLimits) -> Self {
         Self {
             limits,
             launcher: 0,
@@ -74,7 +76,7 @@ impl JobPool {
         }
     }
 
-    pub fn limits(&self) -> Limits {
+    pub fn limits(&self) -> SpareLimits {
         self.limits
     }
 
@@ -106,7 +108,7 @@ impl JobPool {
     }
 
     /// Returns the member with a ticket that is in force.
-    pub(super) fn member(&mut self, ticket: Ticket) -> Result<&mut Member, Refusal> {
+    pub(super) fn member(&mut self, ticket: SpareTicket) -> Result<&mut Member, Refusal> {
         let mut members = self.members.values_mut();
         members
             .find(|member| member.ticket == ticket)
@@ -118,10 +120,10 @@ impl JobPool {
         now: Duration,
         rules: &Rules,
         spare: Spare,
-        limits: Limits,
-        token: Token,
+        limits: SpareLimits,
+        token: LeaseToken,
     ) -> Result<Vec<PoolChange>, Refusal> {
-        let (ticket, deadline) = (Ticket { token }, now + rules.silence);
+        let (ticket, deadline) = (SpareTicket { token }, now + rules.silence);
         if let Some(member) = self.members.get_mut(&spare.rank) {
             if member.spare.pid != spare.pid {
                 return Err(Refusal::RankTaken);
@@ -153,7 +155,7 @@ impl JobPool {
         &mut self,
         now: Duration,
         rules: &Rules,
-        ticket: Ticket,
+        ticket: SpareTicket,
         worker: Worker,
     ) -> Result<Vec<PoolChange>, Refusal> {
         let rank = self.member(ticket)?.spare.rank;
@@ -169,7 +171,7 @@ impl JobPool {
         &mut self,
         now: Duration,
         rules: &Rules,
-        ticket: Ticket,
+        ticket: SpareTicket,
     ) -> Result<Vec<PoolChange>, Refusal> {
         let rank = self.member(ticket)?.spare.rank;
         self.members.remove(&rank);
@@ -183,7 +185,7 @@ impl JobPool {
         &mut self,
         now: Duration,
         rules: &Rules,
-        ticket: Ticket,
+        ticket: SpareTicket,
     ) -> Result<Vec<PoolChange>, Refusal> {
         let rank = self.member(ticket)?.spare.rank;
         self.members.remove(&rank);
@@ -200,9 +202,9 @@ impl JobPool {
         now: Duration,
         rules: &Rules,
         number: u64,
-        needs: &[Need],
+        needs: &[SpareNeed],
         load: &BTreeMap<String, u32>,
-        mut token: impl FnMut() -> Token,
+        mut token: impl FnMut() -> LeaseToken,
     ) -> Result<(Vec<Lease>, Vec<PoolChange>), Refusal> {
         match &self.round {
             Some(round) if number < round.number => return Err(Refusal::LateRound),
@@ -253,7 +255,7 @@ impl JobPool {
         Ok((leases, happened))
     }
 
-    pub(super) fn give_back(&mut self, token: Token) -> Result<Vec<PoolChange>, Refusal> {
+    pub(super) fn give_back(&mut self, token: LeaseToken) -> Result<Vec<PoolChange>, Refusal> {
         let happened = self.take_back(
             |member| matches!(member.state, LeaseState::Leased { token: own, .. } if own == token),
         );

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use understudy_numbers::{ProcessNumber, Worker};
-use understudy_wire::spares::{Need, Spare};
+use understudy_wire::spares::{Spare, SpareNeed};
 
 /// Rating of a spare for a worker; lower is better.
 type Rating = (bool, u8, u32, ProcessNumber);
@@ -12,7 +12,7 @@ type Rating = (bool, u8, u32, ProcessNumber);
 /// Spares in a failure domain in which a worker has died are used last. The further criteria are
 /// the distance to the first replica (its host, its domain, others), the load of the host, and the
 /// rank.
-fn rating(spare: &Spare, need: &Need, failed: &[&str], load: u32) -> Rating {
+fn rating(spare: &Spare, need: &SpareNeed, failed: &[&str], load: u32) -> Rating {
     let distance = match need.copies.first() {
         Some(copy) if copy.domain != spare.domain => 2,
         Some(copy) if copy.host != spare.host => 1,
@@ -32,7 +32,7 @@ fn rating(spare: &Spare, need: &Need, failed: &[&str], load: u32) -> Rating {
 /// `load` is the load of the hosts; each choice adds to the load of its host.
 pub(super) fn choose(
     idle: &[&Spare],
-    needs: &[Need],
+    needs: &[SpareNeed],
     load: &BTreeMap<String, u32>,
 ) -> Vec<(Worker, ProcessNumber)> {
     let (mut free, mut load) = (idle.to_vec(), load.clone());
@@ -57,7 +57,7 @@ pub(super) fn choose(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use understudy_wire::spares::Place;
+    use understudy_wire::spares::ProcessLocation;
 
     fn spare(rank: u32, host: &str, domain: &str) -> Spare {
         Spare {
@@ -70,22 +70,22 @@ mod tests {
         }
     }
 
-    fn place(host: &str, domain: &str) -> Place {
-        Place {
+    fn place(host: &str, domain: &str) -> ProcessLocation {
+        ProcessLocation {
             host: host.into(),
             domain: domain.into(),
         }
     }
 
-    fn need(worker: u32, failed: Place, copy: Place) -> Need {
-        Need {
+    fn need(worker: u32, failed: ProcessLocation, copy: ProcessLocation) -> SpareNeed {
+        SpareNeed {
             worker: Worker(worker),
             failed,
             copies: vec![copy],
         }
     }
 
-    fn chosen(spares: &[Spare], needs: &[Need], load: &[(&str, u32)]) -> Vec<(u32, u32)> {
+    fn chosen(spares: &[Spare], needs: &[SpareNeed], load: &[(&str, u32)]) -> Vec<(u32, u32)> {
         let load = load
             .iter()
             .map(|&(host, count)| (host.to_owned(), count))

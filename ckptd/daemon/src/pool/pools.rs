@@ -6,7 +6,9 @@ use super::rules::{JobKey, Rules};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use understudy_numbers::Worker;
-use understudy_wire::spares::{Lease, Limits, Need, Refusal, Spare, Ticket, Token};
+use understudy_wire::spares::{
+    Lease, LeaseToken, Refusal, Spare, SpareLimits, SpareNeed, SpareTicket,
+};
 
 /// All jobs of a node.
 #[derive(Debug)]
@@ -45,8 +47,8 @@ impl Pools {
         now: Duration,
         key: &JobKey,
         spare: Spare,
-        limits: Limits,
-    ) -> Result<(Ticket, Vec<PoolChange>), Refusal> {
+        limits: SpareLimits,
+    ) -> Result<(SpareTicket, Vec<PoolChange>), Refusal> {
         limits.check()?;
         if !self.jobs.contains_key(key) && self.jobs.len() >= self.rules.jobs {
             return Err(Refusal::TooManyJobs);
@@ -57,11 +59,16 @@ impl Pools {
             .entry(key.clone())
             .or_insert_with(|| JobPool::new(limits));
         let happened = job.register(now, &self.rules, spare, limits, token)?;
-        Ok((Ticket { token }, happened))
+        Ok((SpareTicket { token }, happened))
     }
 
     /// Extends the time limit of an idle spare.
-    pub fn beat(&mut self, now: Duration, key: &JobKey, ticket: Ticket) -> Result<(), Refusal> {
+    pub fn beat(
+        &mut self,
+        now: Duration,
+        key: &JobKey,
+        ticket: SpareTicket,
+    ) -> Result<(), Refusal> {
         let deadline = now + self.rules.silence;
         self.job_mut(key)?.member(ticket)?.deadline = deadline;
         Ok(())
@@ -72,7 +79,7 @@ impl Pools {
         &mut self,
         now: Duration,
         key: &JobKey,
-        ticket: Ticket,
+        ticket: SpareTicket,
         worker: Worker,
     ) -> Result<Vec<PoolChange>, Refusal> {
         let rules = self.rules;
@@ -84,7 +91,7 @@ impl Pools {
         &mut self,
         now: Duration,
         key: &JobKey,
-        ticket: Ticket,
+        ticket: SpareTicket,
     ) -> Result<Vec<PoolChange>, Refusal> {
         let rules = self.rules;
         self.job_mut(key)?.leave(now, &rules, ticket)
@@ -97,7 +104,7 @@ impl Pools {
         &mut self,
         now: Duration,
         key: &JobKey,
-        ticket: Ticket,
+        ticket: SpareTicket,
     ) -> Result<Vec<PoolChange>, Refusal> {
         let rules = self.rules;
         self.job_mut(key)?.lost(now, &rules, ticket)
@@ -111,7 +118,7 @@ impl Pools {
         now: Duration,
         key: &JobKey,
         round: u64,
-        needs: &[Need],
+        needs: &[SpareNeed],
     ) -> Result<(Vec<Lease>, Vec<PoolChange>), Refusal> {
         if needs.len() > self.rules.needs {
             return Err(Refusal::TooManyNeeds);
@@ -123,14 +130,18 @@ impl Pools {
             .job_mut(key)?
             .lease(now, &rules, round, needs, &load, || {
                 next_token = next_token.wrapping_add(1);
-                Token(next_token)
+                LeaseToken(next_token)
             });
         self.next_token = next_token;
         answer
     }
 
     /// Ends an unused lease; one that is not in force any more is refused.
-    pub fn give_back(&mut self, key: &JobKey, token: Token) -> Result<Vec<PoolChange>, Refusal> {
+    pub fn give_back(
+        &mut self,
+        key: &JobKey,
+        token: LeaseToken,
+    ) -> Result<Vec<PoolChange>, Refusal> {
         self.job_mut(key)?.give_back(token)
     }
 
@@ -188,8 +199,8 @@ impl Pools {
         self.jobs.get_mut(key).ok_or(Refusal::NoJob)
     }
 
-    fn token(&mut self) -> Token {
+    fn token(&mut self) -> LeaseToken {
         self.next_token = self.next_token.wrapping_add(1);
-        Token(self.next_token)
+        LeaseToken(self.next_token)
     }
 }

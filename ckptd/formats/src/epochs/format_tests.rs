@@ -2,15 +2,15 @@ use super::*;
 use crate::pages::PageIndex;
 use understudy_numbers::{Epoch, Worker};
 
-fn head(pages: u64) -> Head {
-    Head {
-        key: Key {
+fn head(pages: u64) -> EpochHead {
+    EpochHead {
+        key: EpochKey {
             lineage: 1,
             generation: 0,
             epoch: Epoch(5),
         },
         worker: Worker(2),
-        identity: Identity {
+        identity: JobIdentity {
             build: 3,
             mpi: "Open MPI v5".into(),
             workers: 4,
@@ -53,7 +53,7 @@ fn file() -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-fn read(bytes: &[u8]) -> Result<(Head, Vec<u8>, Vec<u8>), Damage> {
+fn read(bytes: &[u8]) -> Result<(EpochHead, Vec<u8>, Vec<u8>), EpochError> {
     let mut decoder = Decoder::new(bytes)?;
     let (head, state) = (decoder.head.clone(), decoder.state()?);
     let mut pages = vec![1; decoder.page_count() as usize * PAGE_SIZE];
@@ -97,13 +97,13 @@ fn every_cut_is_noticed_and_so_is_a_tail() {
         .chain(bytes.len() - 20..bytes.len())
     {
         assert!(
-            matches!(read(&bytes[..length]), Err(Damage::Short)),
+            matches!(read(&bytes[..length]), Err(EpochError::Truncated)),
             "{length}"
         );
     }
     assert!(matches!(
         read(&[bytes.as_slice(), b"x"].concat()),
-        Err(Damage::Long)
+        Err(EpochError::TooLong)
     ));
 }
 
@@ -120,17 +120,17 @@ fn sections_cannot_change_places() {
     swapped[first..first + section].copy_from_slice(&bytes[first + section..first + 2 * section]);
     swapped[first + section..first + 2 * section].copy_from_slice(&bytes[first..first + section]);
     assert!(read(&bytes).is_ok());
-    assert!(matches!(read(&swapped), Err(Damage::Checksum(_))));
+    assert!(matches!(read(&swapped), Err(EpochError::Checksum(_))));
 }
 
 #[test]
 fn another_version_is_named() {
     let mut bytes = file();
     bytes[8] = 77;
-    assert!(matches!(read(&bytes), Err(Damage::Version(77))));
+    assert!(matches!(read(&bytes), Err(EpochError::Version(77))));
     assert!(matches!(
         read(b"something quite different"),
-        Err(Damage::Magic)
+        Err(EpochError::Magic)
     ));
 }
 
@@ -158,7 +158,7 @@ fn lists_that_only_claim_to_be_long_take_no_memory() {
     let long = [&good[..good.len() - 3], &[253, 0, 0, 0, 0, 0, 0, 1, 0]].concat();
     assert!(matches!(
         Decoder::new(with_head(&long).as_slice()),
-        Err(Damage::Head)
+        Err(EpochError::Head)
     ));
 }
 
@@ -176,13 +176,13 @@ fn runs_must_be_a_list_of_pages() {
             start: PageIndex(start),
             pages,
         });
-        let other = Head {
+        let other = EpochHead {
             runs: runs.collect(),
             ..head(1)
         };
         let bytes = with_head(&bincode::encode_to_vec(&other, standard()).unwrap());
         assert!(
-            matches!(Decoder::new(bytes.as_slice()), Err(Damage::Head)),
+            matches!(Decoder::new(bytes.as_slice()), Err(EpochError::Head)),
             "{:?}",
             other.runs
         );
@@ -192,7 +192,7 @@ fn runs_must_be_a_list_of_pages() {
 #[test]
 fn what_differs_is_named() {
     let ours = head(1).identity;
-    let difference = |change: fn(&mut Identity)| {
+    let difference = |change: fn(&mut JobIdentity)| {
         let mut theirs = ours.clone();
         change(&mut theirs);
         ours.difference(&theirs).unwrap_or_default()

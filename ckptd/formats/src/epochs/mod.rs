@@ -2,6 +2,6 @@
 //!
 //! The runtime writes and loads them.
 
-pub mod catalogue;
-pub mod format;
+pub mod epoch_files;
+pub mod epoch_format;
 pub mod owner;

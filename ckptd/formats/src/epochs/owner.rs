@@ -21,13 +21,13 @@ use understudy_catalogue::message;
 pub const OWNER: &str = "understudy-owner";
 
 /// Time limit within which another process of the job writes the file.
-const PATIENCE: Duration = Duration::from_secs(1);
+const WRITE_TIME_LIMIT: Duration = Duration::from_secs(1);
 /// Interval between two attempts to get a lock.
-const RETRY: Duration = Duration::from_millis(20);
+const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Description of a job, as in the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Owner {
+pub struct DirectoryOwner {
     /// Name of the job, unique among jobs.
     pub job: String,
     pub host: String,
@@ -44,7 +44,7 @@ pub struct Owner {
     pub restarts: u64,
 }
 
-impl fmt::Display for Owner {
+impl fmt::Display for DirectoryOwner {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             to,
@@ -54,13 +54,13 @@ impl fmt::Display for Owner {
     }
 }
 
-impl Owner {
+impl DirectoryOwner {
     /// Returns the description of this process's job with that name.
-    pub fn current(job: &str, variable: impl Fn(&str) -> Option<String>) -> Owner {
+    pub fn current(job: &str, variable: impl Fn(&str) -> Option<String>) -> DirectoryOwner {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let number = |name| variable(name).and_then(|value| value.parse().ok());
         let pid = std::process::id();
-        Owner {
+        DirectoryOwner {
             job: job.into(),
             host: read("/proc/sys/kernel/hostname").trim().into(),
             boot: read("/proc/sys/kernel/random/boot_id").trim().into(),
@@ -75,10 +75,10 @@ impl Owner {
     /// Parses the content of the file.
     ///
     /// `None` if the content is incomplete.
-    fn parse(text: &str) -> Option<Owner> {
+    fn parse(text: &str) -> Option<DirectoryOwner> {
         let text = text.strip_suffix("\nend\n")?;
         let lines = text.lines().filter_map(|line| line.split_once(' '));
-        let mut owner = Owner::default();
+        let mut owner = DirectoryOwner::default();
         for (name, value) in lines {
             match name {
                 "job" => owner.job = value.into(),
@@ -96,7 +96,7 @@ impl Owner {
     }
 
     fn text(&self) -> String {
-        let Owner {
+        let DirectoryOwner {
             job,
             host,
             boot,
@@ -115,7 +115,7 @@ impl Owner {
     /// True if this owner, whose locks are not visible here, has certainly ended.
     ///
     /// `sees_locks` is false if the file system has no locks.
-    fn has_ended(&self, own: &Owner, sees_locks: bool) -> bool {
+    fn has_ended(&self, own: &DirectoryOwner, sees_locks: bool) -> bool {
         let is_same_kernel = self.boot == own.boot;
         let has_rebooted = self.host == own.host && !is_same_kernel;
         let is_earlier_start =
@@ -136,7 +136,7 @@ pub struct Ownership {
 pub enum ClaimError {
     /// Another job owns the directory, and may be running.
     Owned {
-        owner: Box<Owner>,
+        owner: Box<DirectoryOwner>,
         path: PathBuf,
     },
     System(io::Error),
@@ -169,11 +169,11 @@ impl From<io::Error> for ClaimError {
 /// [`ClaimError::Owned`] if another job owns the directory, or an error of open(2) or write(2).
 pub fn claim(
     directory: &Path,
-    own: &Owner,
+    own: &DirectoryOwner,
     lift: fn(OwnedFd) -> File,
 ) -> Result<Ownership, ClaimError> {
     let path = directory.join(OWNER);
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + WRITE_TIME_LIMIT;
     loop {
         let mut ownership = Ownership {
             file: lift(open(&path)?.into()),
@@ -186,7 +186,7 @@ pub fn claim(
         };
         let found = ownership.read()?;
         if is_alone && ownership.is_in_place() {
-            ownership.take(found, own, sees_locks)?;
+            ownership.write_and_share(found, own, sees_locks)?;
             return Ok(ownership);
         }
         let is_own = found.as_ref().is_some_and(|it| it.job == own.job);
@@ -197,7 +197,7 @@ pub fn claim(
             let owner = Box::new(found.unwrap_or_default());
             return Err(ClaimError::Owned { owner, path });
         }
-        std::thread::sleep(RETRY);
+        std::thread::sleep(RETRY_INTERVAL);
     }
 }
 
@@ -220,21 +220,21 @@ impl Ownership {
     }
 
     /// Reads the owner; `None` if the content is incomplete.
-    fn read(&mut self) -> io::Result<Option<Owner>> {
+    fn read(&mut self) -> io::Result<Option<DirectoryOwner>> {
         let mut text = String::new();
         self.file.rewind()?;
         self.file.read_to_string(&mut text)?;
-        Ok(Owner::parse(&text))
+        Ok(DirectoryOwner::parse(&text))
     }
 
     /// Writes the owner under the exclusive lock, and keeps the shared lock.
-    fn take(
+    fn write_and_share(
         &mut self,
-        found: Option<Owner>,
-        own: &Owner,
+        found: Option<DirectoryOwner>,
+        own: &DirectoryOwner,
         sees_locks: bool,
     ) -> Result<(), ClaimError> {
-        let is_own = |it: &Owner| it.job == own.job;
+        let is_own = |it: &DirectoryOwner| it.job == own.job;
         let term = found.as_ref().map_or(0, |it| it.term) + 1;
         match found {
             Some(it) if is_own(&it) => {}
@@ -242,7 +242,7 @@ impl Ownership {
                 let (owner, path) = (Box::new(it), self.path.clone());
                 return Err(ClaimError::Owned { owner, path });
             }
-            _ => self.write(&Owner {
+            _ => self.write(&DirectoryOwner {
                 term,
                 ..own.clone()
             })?,
@@ -253,7 +253,7 @@ impl Ownership {
         Ok(())
     }
 
-    fn write(&mut self, owner: &Owner) -> io::Result<()> {
+    fn write(&mut self, owner: &DirectoryOwner) -> io::Result<()> {
         self.file.set_len(0)?;
         self.file.rewind()?;
         self.file.write_all(owner.text().as_bytes())?;
@@ -280,11 +280,11 @@ mod tests {
     use super::*;
     use std::process::{Command, Stdio};
 
-    fn job(name: &str) -> Owner {
-        Owner::current(name, |_| None)
+    fn job(name: &str) -> DirectoryOwner {
+        DirectoryOwner::current(name, |_| None)
     }
 
-    fn claimed(directory: &Path, own: &Owner) -> Result<Ownership, ClaimError> {
+    fn claimed(directory: &Path, own: &DirectoryOwner) -> Result<Ownership, ClaimError> {
         claim(directory, own, File::from)
     }
 
@@ -321,7 +321,7 @@ mod tests {
         let second = claimed(place.path(), &job("second")).expect("the first job has ended");
         let text = std::fs::read_to_string(&path).expect("readable");
         assert_eq!(
-            Owner::parse(&text).map(|it| (it.job, it.term)),
+            DirectoryOwner::parse(&text).map(|it| (it.job, it.term)),
             Some(("second".into(), 2))
         );
         second.remove();
@@ -330,18 +330,18 @@ mod tests {
 
     #[test]
     fn an_owner_on_another_host_has_ended_only_with_proof() {
-        let own = Owner {
+        let own = DirectoryOwner {
             batch: "7".into(),
             restarts: 1,
             ..job("own")
         };
-        let other = |host: &str, batch: &str| Owner {
+        let other = |host: &str, batch: &str| DirectoryOwner {
             host: host.into(),
             boot: "another".into(),
             batch: batch.into(),
             ..job("other")
         };
-        let has_ended = |it: Owner| it.has_ended(&own, true);
+        let has_ended = |it: DirectoryOwner| it.has_ended(&own, true);
         assert!(!has_ended(other("elsewhere", "")));
         assert!(!has_ended(other("elsewhere", "8")));
         assert!(
@@ -355,8 +355,8 @@ mod tests {
     #[test]
     fn an_incomplete_file_names_no_owner() {
         let text = job("own").text();
-        assert_eq!(Owner::parse(&text), Some(job("own")));
-        assert_eq!(Owner::parse(&text[..text.len() - 2]), None);
-        assert_eq!(Owner::parse(""), None);
+        assert_eq!(DirectoryOwner::parse(&text), Some(job("own")));
+        assert_eq!(DirectoryOwner::parse(&text[..text.len() - 2]), None);
+        assert_eq!(DirectoryOwner::parse(""), None);
     }
 }

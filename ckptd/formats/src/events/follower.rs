@@ -2,23 +2,23 @@
 
 use super::codec::Header;
 use super::stream::ReadError;
-use super::stream::{CHUNK, Framed, RecordStream};
-use crate::private::open_regular;
+use super::stream::{CHUNK_BYTES, FramedRecord, RecordStream};
+use crate::private_directories::open_regular;
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Reader of records as they are written; damage ends the reading for good.
-pub struct Follower {
+pub struct EventFollower {
     stream: RecordStream<File>,
     is_damaged: bool,
 }
 
-impl Follower {
+impl EventFollower {
     pub fn open(path: &Path) -> io::Result<Self> {
         Ok(Self {
-            stream: RecordStream::new(open_regular(path)?, CHUNK),
+            stream: RecordStream::new(open_regular(path)?, CHUNK_BYTES),
             is_damaged: false,
         })
     }
@@ -42,7 +42,7 @@ impl Follower {
     ///
     /// # Errors
     /// The damage behind the last good record, returned once.
-    pub fn poll(&mut self) -> Result<Option<Framed>, ReadError> {
+    pub fn poll(&mut self) -> Result<Option<FramedRecord>, ReadError> {
         if self.is_damaged {
             return Ok(None);
         }
@@ -79,7 +79,7 @@ mod tests {
             std::fs::read(dir.path().join(file_name(ProcessNumber(0)))).expect("it was written");
         let path = dir.path().join("copy");
         std::fs::write(&path, []).expect("writable");
-        let mut follower = Follower::open(&path).expect("it is there");
+        let mut follower = EventFollower::open(&path).expect("it is there");
         let mut found = Vec::new();
         for end in 1..=whole.len() {
             std::fs::write(&path, &whole[..end]).expect("writable");
@@ -104,7 +104,7 @@ mod tests {
     fn another_file_of_the_same_name_is_noticed() {
         let dir = tempfile::tempdir().expect("there is room for temporary files");
         let first = EventWriter::create(dir.path(), ProcessNumber(0));
-        let follower = Follower::open(first.path()).expect("it is there");
+        let follower = EventFollower::open(first.path()).expect("it is there");
         assert!(!follower.is_replaced(first.path()));
         let second = EventWriter::create(dir.path(), ProcessNumber(0));
         assert!(follower.is_replaced(second.path()));
@@ -115,7 +115,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("there is room for temporary files");
         let path = dir.path().join("rank-0.events");
         std::fs::write(&path, b"something else altogether, and long enough").expect("writable");
-        let mut follower = Follower::open(&path).expect("it is there");
+        let mut follower = EventFollower::open(&path).expect("it is there");
         assert!(matches!(follower.poll(), Err(ReadError::NotAnEventFile)));
         assert!(follower.poll().is_ok_and(|record| record.is_none()));
     }
@@ -128,7 +128,7 @@ mod tests {
         let mut bytes = std::fs::read(writer.path()).expect("it was written");
         *bytes.last_mut().expect("three records") ^= 1;
         std::fs::write(writer.path(), &bytes).expect("writable");
-        let mut follower = Follower::open(writer.path()).expect("it is there");
+        let mut follower = EventFollower::open(writer.path()).expect("it is there");
         for signal in 0..2 {
             let framed = follower.poll().expect("no damage yet").expect("a record");
             assert_eq!(framed.record.kind, Kind::Kill { signal });

@@ -1,6 +1,6 @@
 //! Kinds of records. Any change here requires a new [`super::VERSION`].
 
-use super::tables::{JournalCalls, MarkSaving, Traffic};
+use super::tables::{AnnotationSaving, JournalCalls, Traffic};
 use crate::describe::{Describe, Value, described};
 use bincode::{Decode, Encode};
 use std::fmt;
@@ -120,7 +120,7 @@ impl fmt::Display for RecoveryStage {
 
 /// End of a rank, as recorded by the rank itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
-pub enum EndHow {
+pub enum EndReason {
     Finalized,
     /// `exit` with this status without `MPI_Finalize`.
     Exited(i32),
@@ -130,7 +130,7 @@ pub enum EndHow {
     Released,
 }
 
-impl Describe for EndHow {
+impl Describe for EndReason {
     fn describe(&self) -> Value {
         match self {
             Self::Finalized => Value::text("finalized"),
@@ -141,7 +141,7 @@ impl Describe for EndHow {
     }
 }
 
-impl fmt::Display for EndHow {
+impl fmt::Display for EndReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Finalized => f.write_str("finalized"),
@@ -244,7 +244,7 @@ kinds! {
             /// Pages that would have been in the capture.
             pages: u64,
             /// Annotations that have saved the most.
-            marks: Vec<MarkSaving>,
+            marks: Vec<AnnotationSaving>,
         },
         /// The capture was sent to the buddy.
         Ship = "ship" {
@@ -389,6 +389,6 @@ kinds! {
         /// No worker can continue: the job ends with this status.
         Lost = "lost" { reason: String, status: i32 },
         /// Last record of the rank.
-        End = "end" { how: EndHow },
+        End = "end" { how: EndReason },
     }
 }

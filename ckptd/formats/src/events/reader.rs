@@ -2,8 +2,8 @@
 
 use super::codec::Header;
 use super::record::Record;
-use super::stream::{CHUNK, Framed, ReadError, RecordStream};
-use crate::private::open_regular;
+use super::stream::{CHUNK_BYTES, FramedRecord, ReadError, RecordStream};
+use crate::private_directories::open_regular;
 use std::fs::File;
 use std::io::{Cursor, Read};
 use std::path::Path;
@@ -19,13 +19,13 @@ pub struct EventReader<R = File> {
 
 impl EventReader {
     pub fn open(path: &Path) -> Result<Self, ReadError> {
-        Self::new(open_regular(path)?, CHUNK)
+        Self::new(open_regular(path)?, CHUNK_BYTES)
     }
 }
 
 impl EventReader<Cursor<Vec<u8>>> {
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, ReadError> {
-        Self::new(Cursor::new(bytes), CHUNK)
+        Self::new(Cursor::new(bytes), CHUNK_BYTES)
     }
 }
 
@@ -49,7 +49,7 @@ impl<R: Read> EventReader<R> {
     }
 
     /// Returns the next record and its length in the file.
-    pub fn next_framed(&mut self) -> Option<Result<Framed, ReadError>> {
+    pub fn next_framed(&mut self) -> Option<Result<FramedRecord, ReadError>> {
         if self.done {
             return None;
         }

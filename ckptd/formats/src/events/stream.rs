@@ -34,10 +34,10 @@ impl ReadError {
 }
 
 /// Default number of bytes per read.
-pub(super) const CHUNK: usize = 64 << 10;
+pub(super) const CHUNK_BYTES: usize = 64 << 10;
 
 /// Record and the length of its frame.
-pub struct Framed {
+pub struct FramedRecord {
     pub record: Record,
     pub bytes: usize,
 }
@@ -88,7 +88,7 @@ impl<R: Read> RecordStream<R> {
     }
 
     /// Returns the next record; `None` if the source ends between two records.
-    pub fn next(&mut self) -> Result<Option<Framed>, ReadError> {
+    pub fn next(&mut self) -> Result<Option<FramedRecord>, ReadError> {
         self.header()?;
         let at = self.at;
         let head = self.peek(FRAME_HEAD)?;
@@ -113,7 +113,7 @@ impl<R: Read> RecordStream<R> {
         }
         let record = decode_payload(payload).ok_or(ReadError::Payload { at })?;
         self.skip(bytes);
-        Ok(Some(Framed { record, bytes }))
+        Ok(Some(FramedRecord { record, bytes }))
     }
 
     /// Returns the error of a source that ends inside a record.

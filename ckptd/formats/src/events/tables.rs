@@ -71,7 +71,7 @@ described! {
 
 /// Annotation of memory that need not be saved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
-pub enum MarkWay {
+pub enum AnnotationKind {
     /// `understudy_discard`
     Discard,
     /// `understudy_exclude`
@@ -82,13 +82,13 @@ pub enum MarkWay {
     Reverse,
 }
 
-impl Describe for MarkWay {
+impl Describe for AnnotationKind {
     fn describe(&self) -> Value {
         Value::text(self)
     }
 }
 
-impl fmt::Display for MarkWay {
+impl fmt::Display for AnnotationKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Discard => "discard",
@@ -102,8 +102,8 @@ impl fmt::Display for MarkWay {
 described! {
     /// Effect of an annotation on a capture.
     #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
-    pub struct MarkSaving {
-        pub way: MarkWay,
+    pub struct AnnotationSaving {
+        pub way: AnnotationKind,
         /// Function and offset of the call, or only the offset, and the file.
         pub place: String,
         pub start: u64,

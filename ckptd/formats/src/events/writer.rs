@@ -5,7 +5,7 @@ use super::codec::{Header, encode_record};
 use super::file_name::file_name;
 use super::kind::Kind;
 use super::record::Record;
-use crate::private::create_anew;
+use crate::private_directories::create_anew;
 use std::fs::{File, create_dir_all};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -118,7 +118,7 @@ impl EventWriter {
 
     fn turn_off(&self, error: &io::Error) {
         if !self.off.swap(true, Relaxed) {
-            let (path, remedy) = (self.path.display(), remedy(error));
+            let (path, remedy) = (self.path.display(), remedy_for(error));
             let problem = message::event_file_not_written(path, error, remedy);
             (self.report)(&format!("understudy: {problem}"));
         }
@@ -132,7 +132,7 @@ fn open(dir: &Path, path: &Path) -> io::Result<File> {
     create_anew(path)
 }
 
-fn remedy(error: &io::Error) -> &'static str {
+fn remedy_for(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             "free some space there or choose an event directory on another file system"

@@ -15,9 +15,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use understudy_numbers::{ProcessNumber, Worker};
 use understudy_sockets::Source;
-use understudy_wire::io::{Interest, is_ready};
+use understudy_wire::io::{Interest, wait_ready};
 use understudy_wire::line::{
-    Killer, Line, PAGE, ProcessEnd, ProcessRecord, REMEMBERED, Registration, ToManager, ToProcess,
+    Killer, Line, PAGE_BYTES, ProcessEnd, ProcessRecord, REPEATED_SIGNALS, Registration, ToManager,
+    ToProcess,
 };
 
 /// Number of registrations that are reported to a new manager.
@@ -112,7 +113,7 @@ impl GuardedProcess {
         }
         let is_told =
             matches!(self.passing.to, SignalTargets::All) || pages().any(passed_signals::has_run);
-        if is_told || !REMEMBERED.contains(&signal.as_raw()) {
+        if is_told || !REPEATED_SIGNALS.contains(&signal.as_raw()) {
             self.signal(signal);
         }
     }
@@ -138,7 +139,7 @@ impl GuardedProcess {
         let pid = line.peer()?;
         let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
         let page = memfd_create("understudy-page", MemfdFlags::CLOEXEC)?;
-        ftruncate(&page, PAGE as u64)?;
+        ftruncate(&page, PAGE_BYTES as u64)?;
         self.passing.passed.write_to(&page)?;
         let (its, of_manager) = Line::pair()?;
         line.send_with(&ToProcess::Connection, &[its.as_fd()])?;
@@ -224,7 +225,10 @@ impl GuardedProcess {
             return false;
         };
         let [_, page, process] = of_manager;
-        let lives = matches!(is_ready(process, Interest::READ, Duration::ZERO), Ok(false));
+        let lives = matches!(
+            wait_ready(process, Interest::READ, Duration::ZERO),
+            Ok(false)
+        );
         if !lives || passed_signals::has_ended(page) {
             return false;
         }

@@ -34,7 +34,7 @@ use understudy_settings::Config;
 use understudy_sockets::{Poller, Source};
 use understudy_wire::io::Interest;
 use understudy_wire::line::{
-    self, FromGuardian, Hello, Killer, Line, Listener, ProcessEnd, ToGuardian,
+    self, FromGuardian, Hello, Killer, Line, LineListener, ProcessEnd, ToGuardian,
 };
 
 /// Signals that a launcher forwards to its processes.
@@ -70,7 +70,7 @@ pub struct GuardianProcess {
     /// True if a process of the program was refused.
     pub(super) has_refused: Cell<bool>,
     pub(super) memory: MemoryKills,
-    pub(super) listener: Source<Listener>,
+    pub(super) listener: Source<LineListener>,
     /// Connections on which no first message has arrived yet.
     pub(super) unidentified: Vec<Source<Line>>,
     /// Connection on which threads report the end of a process's output.
@@ -335,7 +335,7 @@ impl GuardianProcess {
 
     /// Accepts processes that register; each receives a connection to the manager.
     fn accept_registrations(&mut self) {
-        let caller = self.listener.waiting();
+        let caller = self.listener.accept_waiting();
         // A connection that cannot be polled is closed.
         self.unidentified
             .extend(caller.and_then(|it| source(&self.poller, it).ok()));
@@ -400,7 +400,7 @@ impl GuardianProcess {
                 if ward.kill_orphan() && matches!(ending, ProcessEnd::Exited { .. }) {
                     self.refuse_orphan(ward.number);
                 }
-                let refused = self.position.directory().join(line::REFUSED);
+                let refused = self.position.directory().join(line::REFUSED_FILE);
                 self.has_refused
                     .set(self.has_refused.get() || refused.exists());
                 self.memory.explain(&mut ending);

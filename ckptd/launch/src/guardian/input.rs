@@ -22,11 +22,13 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 use understudy_catalogue::message;
-use understudy_formats::private::Directory;
+use understudy_formats::private_directories::PrivateDirectory;
 use understudy_numbers::{Guardian, ProcessNumber};
 use understudy_sockets::{Poller, RETRY, Registry, Source};
-use understudy_wire::io::{Interest, Outbox, is_ready};
-use understudy_wire::line::{InputPage, InputReply, InputRequest, Line, Listener, PAGE, Socket};
+use understudy_wire::io::{Interest, Outbox, wait_ready};
+use understudy_wire::line::{
+    InputPage, InputReply, InputRequest, Line, LineListener, LineSocket, PAGE_BYTES,
+};
 
 /// Number of bytes that are read ahead of the pipe.
 const AHEAD: usize = 1 << 16;
@@ -98,7 +100,7 @@ impl Input {
     ///
     /// `None` if the beginning has been released.
     fn pipe_of_beginning(&self) -> io::Result<Option<OwnedFd>> {
-        let line = Line::call(&self.directory, Socket::Input(self.rank))?;
+        let line = Line::connect(&self.directory, LineSocket::Input(self.rank))?;
         line.send(&InputRequest::From { position: 0 })?;
         match line.receive_with(REPLY_LIMIT)? {
             Some((InputReply::Pipe, descriptors)) => Ok(descriptors.into_iter().next()),
@@ -114,8 +116,8 @@ fn is_of_type(descriptor: BorrowedFd<'_>, types: &[FileType]) -> bool {
 
 /// Starts the thread that relays a stream.
 fn relay(source: BorrowedFd<'_>, directory: &Path, rank: Guardian) -> io::Result<()> {
-    let directory = Directory::open(directory)?.ok_or(io::ErrorKind::NotFound)?;
-    let listener = Listener::new(&directory, Socket::Input(rank))?;
+    let directory = PrivateDirectory::open(directory)?.ok_or(io::ErrorKind::NotFound)?;
+    let listener = LineListener::new(&directory, LineSocket::Input(rank))?;
     let relay = Relay::new(source, listener)?;
     spawn_thread(move || relay.run())
 }
@@ -153,21 +155,21 @@ struct Relay {
     fed: u64,
     page: OwnedFd,
     positions: &'static InputPage,
-    listener: Source<Listener>,
+    listener: Source<LineListener>,
     lines: Vec<Source<Line>>,
 }
 
 impl Relay {
-    fn new(source: BorrowedFd<'_>, listener: Listener) -> io::Result<Relay> {
+    fn new(source: BorrowedFd<'_>, listener: LineListener) -> io::Result<Relay> {
         let page = memfd_create("understudy-input-page", MemfdFlags::CLOEXEC)?;
-        ftruncate(&page, PAGE as u64)?;
+        ftruncate(&page, PAGE_BYTES as u64)?;
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: this is a new mapping of a file of that length; it is never unmapped, and its
         // fields are atomic.
         let positions = unsafe {
             let mapped = mmap(
                 std::ptr::null_mut(),
-                PAGE,
+                PAGE_BYTES,
                 access,
                 MapFlags::SHARED,
                 &page,
@@ -251,7 +253,7 @@ impl Relay {
 
     /// Replies to the requests that have arrived.
     fn reply(&mut self) {
-        let (line, registry) = (self.listener.waiting(), self.poller.registry());
+        let (line, registry) = (self.listener.accept_waiting(), self.poller.registry());
         // A connection that cannot be polled is closed.
         self.lines
             .extend(line.and_then(|it| Source::new(registry, it, Interest::READ).ok()));
@@ -323,7 +325,7 @@ impl Relay {
         let Some(source) = self.source.as_ref().filter(|_| !self.is_in_background()) else {
             return false;
         };
-        is_ready(source, Interest::READ, Duration::ZERO).unwrap_or(false)
+        wait_ready(source, Interest::READ, Duration::ZERO).unwrap_or(false)
     }
 
     fn fill_from_source(&mut self) {

@@ -17,12 +17,12 @@ use std::path::PathBuf;
 use std::process::Child;
 use std::time::{Duration, Instant};
 use understudy_catalogue::message;
-use understudy_formats::private::Directory;
+use understudy_formats::private_directories::PrivateDirectory;
 use understudy_node::leftovers_of_job;
 use understudy_numbers::Guardian;
 use understudy_protocol::JOIN_TIMEOUT;
 use understudy_wire::auth;
-use understudy_wire::line::{Line, Listener, Socket};
+use understudy_wire::line::{Line, LineListener, LineSocket};
 
 /// Poll interval while another process starts the manager.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
@@ -123,7 +123,7 @@ impl LauncherPosition {
         };
         let began = Instant::now();
         loop {
-            match Line::call(&self.directory(), Socket::Manager) {
+            match Line::connect(&self.directory(), LineSocket::Manager) {
                 Ok(line) => return Ok((line, manager)),
                 Err(error) if began.elapsed() > JOIN_TIMEOUT => {
                     return Err(Error::system("the process manager")(error));
@@ -172,13 +172,13 @@ impl LauncherPosition {
             false => locked(&self.job)?,
         };
         let path = directory.path().to_owned();
-        if let Ok(line) = Line::call(&path, Socket::Manager) {
+        if let Ok(line) = Line::connect(&path, LineSocket::Manager) {
             return Ok((line, None));
         }
         self.clear(&directory);
         let manager = start_manager(&directory, &path, None)?;
-        let line =
-            Line::call(&path, Socket::Manager).map_err(Error::system("the process manager"))?;
+        let line = Line::connect(&path, LineSocket::Manager)
+            .map_err(Error::system("the process manager"))?;
         Ok((line, Some(manager)))
     }
 
@@ -194,18 +194,21 @@ impl LauncherPosition {
         let Some((directory, _lock)) = self.lock_directory()? else {
             return Ok(None);
         };
-        if let Ok(line) = Line::call(&path, Socket::Manager) {
+        if let Ok(line) = Line::connect(&path, LineSocket::Manager) {
             return Ok(Some((Ok(line), None)));
         }
         print_message(message::MANAGER_REPLACED);
         let manager = start_manager(&directory, &path, None)?;
-        Ok(Some((Line::call(&path, Socket::Manager), Some(manager))))
+        Ok(Some((
+            Line::connect(&path, LineSocket::Manager),
+            Some(manager),
+        )))
     }
 
     /// Returns the job's directory, locked; `None` if it was removed because the job is over.
-    fn lock_directory(&self) -> Result<Option<(Directory, File)>, Error> {
+    fn lock_directory(&self) -> Result<Option<(PrivateDirectory, File)>, Error> {
         let path = self.directory();
-        let directory = Directory::open(&path)
+        let directory = PrivateDirectory::open(&path)
             .map_err(|refused| Error::system("the job's directory")(refused.into()))?;
         let Some(directory) = directory else {
             return Ok(None);
@@ -232,23 +235,23 @@ impl LauncherPosition {
     ///
     /// # Errors
     /// Errors of the directory, and of the socket.
-    pub(super) fn listen(&self) -> Result<Listener, Error> {
+    pub(super) fn listen(&self) -> Result<LineListener, Error> {
         let what = || Error::system("a socket in the job's directory");
         let directory =
-            Directory::open(&self.directory()).map_err(|refused| what()(refused.into()))?;
+            PrivateDirectory::open(&self.directory()).map_err(|refused| what()(refused.into()))?;
         let directory = directory.ok_or(Error::NoManager)?;
-        Listener::new(&directory, Socket::Guardian(self.rank)).map_err(what())
+        LineListener::new(&directory, LineSocket::Guardian(self.rank)).map_err(what())
     }
 
     /// Removes the leftovers of a killed job of the same name.
     ///
     /// Such a job may have been requeued, or may have run in a container.
-    fn clear(&self, directory: &Directory) {
-        let lives = |rank| Line::call(directory.path(), Socket::Guardian(rank)).is_ok();
+    fn clear(&self, directory: &PrivateDirectory) {
+        let lives = |rank| Line::connect(directory.path(), LineSocket::Guardian(rank)).is_ok();
         let names = directory.names();
         let guardians = names
             .iter()
-            .filter_map(|name| Socket::guardian_of(name.to_str()?));
+            .filter_map(|name| LineSocket::guardian_of(name.to_str()?));
         // The directory belongs to this job, whose manager has just died.
         if guardians.into_iter().any(lives) {
             return;

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
-use understudy_formats::cgroup::Groups;
+use understudy_formats::cgroup::ControlGroups;
 use understudy_numbers::ProcessNumber;
 use understudy_wire::line::{Killer, ProcessEnd};
 
@@ -15,7 +15,7 @@ const RECENT: Duration = Duration::from_secs(1);
 
 /// Counter of the kills in the control group of a guardian and its processes.
 pub struct MemoryKills {
-    groups: Option<Groups>,
+    groups: Option<ControlGroups>,
     counts: Cell<Counts>,
     last_poll: Cell<Instant>,
     /// Process that this guardian has killed last.
@@ -41,8 +41,8 @@ impl Counts {
 impl MemoryKills {
     /// Starts to count.
     pub fn new() -> MemoryKills {
-        let groups = Groups::own();
-        let known = groups.as_ref().map_or(0, Groups::kills);
+        let groups = ControlGroups::own();
+        let known = groups.as_ref().map_or(0, ControlGroups::kills);
         MemoryKills {
             groups,
             counts: Cell::new(Counts([known; 2])),

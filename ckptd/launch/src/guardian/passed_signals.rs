@@ -8,11 +8,11 @@ use std::mem::offset_of;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use understudy_formats::events::realtime_ns;
-use understudy_wire::line::{Page, REMEMBERED};
+use understudy_wire::line::{REPEATED_SIGNALS, SharedPage};
 
 /// Time at which each of [`REMEMBERED`] was sent last, as in a [`Page`].
 #[derive(Debug, Default)]
-pub struct PassedSignals([AtomicU64; REMEMBERED.len()]);
+pub struct PassedSignals([AtomicU64; REPEATED_SIGNALS.len()]);
 
 impl PassedSignals {
     /// Records that a signal is being sent.
@@ -29,7 +29,7 @@ impl PassedSignals {
     }
 
     fn of(&self, signal: i32) -> Option<&AtomicU64> {
-        let place = REMEMBERED.iter().position(|&it| it == signal)?;
+        let place = REPEATED_SIGNALS.iter().position(|&it| it == signal)?;
         Some(&self.0[place])
     }
 
@@ -42,19 +42,23 @@ impl PassedSignals {
             .0
             .each_ref()
             .map(|time| time.load(Ordering::Relaxed).to_ne_bytes());
-        pwrite(page, times.as_flattened(), offset_of!(Page, passed) as u64)?;
+        pwrite(
+            page,
+            times.as_flattened(),
+            offset_of!(SharedPage, signal_times) as u64,
+        )?;
         Ok(())
     }
 }
 
 /// True if the process of this page has resumed the program.
 pub fn has_run(page: impl AsFd) -> bool {
-    is_set(page, offset_of!(Page, has_run))
+    is_set(page, offset_of!(SharedPage, has_run))
 }
 
 /// True if all workers of this page's job are in `MPI_Finalize`.
 pub fn has_ended(page: impl AsFd) -> bool {
-    is_set(page, offset_of!(Page, has_ended))
+    is_set(page, offset_of!(SharedPage, has_ended))
 }
 
 fn is_set(page: impl AsFd, offset: usize) -> bool {

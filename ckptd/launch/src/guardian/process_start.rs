@@ -12,12 +12,14 @@ use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 use std::sync::Arc;
 use understudy_catalogue::message;
-use understudy_formats::private::runtime_variable;
+use understudy_formats::private_directories::runtime_variable;
 use understudy_numbers::ProcessNumber;
 use understudy_pmi::{Identity, adopt, is_of_a_launcher};
 use understudy_sockets::Source;
 use understudy_wire::io::Interest;
-use understudy_wire::line::{FromGuardian, Killer, LAUNCHERS, LINE, PID_NAMESPACE, ProcessEnd};
+use understudy_wire::line::{
+    FromGuardian, Killer, LAUNCHER_PREFIX, LINE_VARIABLE, PID_NAMESPACE, ProcessEnd,
+};
 
 /// Exit status of a process that cannot be started (EX_OSERR of sysexits.h).
 const NOT_STARTED: i32 = 71;
@@ -72,7 +74,7 @@ impl GuardianProcess {
         if !self.position.is_of_starter() {
             // If the program runs without understudy, it needs the variables of its launcher.
             for (name, value) in std::env::vars_os().filter(|(name, _)| is_of_a_launcher(name)) {
-                let mut was = OsString::from(LAUNCHERS);
+                let mut was = OsString::from(LAUNCHER_PREFIX);
                 was.push(name);
                 command.env(was, value);
             }
@@ -112,7 +114,7 @@ impl GuardianProcess {
         let (local_size, local_rank) = (seat.local_size.to_string(), seat.local_rank.to_string());
         let line = format!("{number},{},{}", seat.rank, seat.directory().display());
         let variables = [
-            (LINE, &line),
+            (LINE_VARIABLE, &line),
             ("PMIX_NAMESPACE", &seat.job),
             ("PMIX_RANK", &number),
             ("OMPI_COMM_WORLD_SIZE", &size),

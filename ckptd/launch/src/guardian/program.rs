@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
-use understudy_wire::line::PRELOADED;
+use understudy_wire::line::PRELOAD_VARIABLE;
 
 /// The program as given to the launcher.
 #[derive(Debug)]
@@ -20,7 +20,9 @@ impl Program {
         if let Some((name, arguments)) = self.arguments.split_first() {
             command.arg0(name).args(arguments);
         }
-        command.env("LD_PRELOAD", preloaded()).env_remove(PRELOADED);
+        command
+            .env("LD_PRELOAD", preloaded())
+            .env_remove(PRELOAD_VARIABLE);
         command
     }
 }
@@ -29,7 +31,7 @@ impl Program {
 ///
 /// An example is a profiler, whose report must not contain this process.
 fn preloaded() -> OsString {
-    std::env::var_os(PRELOADED).unwrap_or_default()
+    std::env::var_os(PRELOAD_VARIABLE).unwrap_or_default()
 }
 
 /// Returns these libraries without those of understudy.

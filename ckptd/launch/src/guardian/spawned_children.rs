@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use understudy_pmi::{DESCRIPTOR, Identity, adopt};
 use understudy_relay::Position;
 use understudy_sockets::{Registry, Source};
-use understudy_wire::io::{Interest, is_ready};
+use understudy_wire::io::{Interest, wait_ready};
 use understudy_wire::line::{ChildStart, ChildState};
 
 /// Position up to which the streams of a name and descriptor were passed on.
@@ -216,7 +216,7 @@ impl SpawnedChildren {
         let thread = std::thread::Builder::new().spawn(move || {
             let (mut at, mut bytes) = (Position::START, [0; BUFFER]);
             loop {
-                if !matches!(is_ready(&from, Interest::READ, None), Ok(true)) {
+                if !matches!(wait_ready(&from, Interest::READ, None), Ok(true)) {
                     continue;
                 }
                 // Set before the bytes leave the pipe.

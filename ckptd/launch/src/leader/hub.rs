@@ -12,7 +12,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 use understudy_sockets::{Registry, Source, is_foreign};
-use understudy_wire::auth::{self, Purpose};
+use understudy_wire::auth::{self, ProofPurpose};
 use understudy_wire::io::Interest;
 
 /// Time after which a silent node is lost.
@@ -196,13 +196,13 @@ impl Hub {
                 host,
             })) => {
                 let tokens = [self.token.clone()];
-                auth::verify(Purpose::Node, &tokens, &stranger.nonce, &proof)?;
+                auth::verify(ProofPurpose::Node, &tokens, &stranger.nonce, &proof)?;
                 if self.nodes.contains_key(&number) {
                     return None;
                 }
                 let mut link = stranger.link;
                 link.get_mut().send(&Greeting::Leader {
-                    proof: auth::proof(Purpose::Leader, &self.token, &nonce),
+                    proof: auth::proof(ProofPurpose::Leader, &self.token, &nonce),
                 });
                 let node = Node {
                     link,
@@ -319,22 +319,22 @@ mod tests {
     #[test]
     fn little_is_read_of_a_peer_that_has_not_authenticated() {
         use std::io::Write;
-        use understudy_wire::{HEAD, UNAUTHENTICATED, VERSION};
+        use understudy_wire::{HEAD_BYTES, MAX_UNAUTHENTICATED_BYTES, VERSION};
         let (_poller, mut hub) = hub();
         // Payload lengths: that of an authenticated peer, one beyond the limit, and the limit.
         for length in [
             200 << 20,
-            UNAUTHENTICATED - HEAD + 1,
-            UNAUTHENTICATED - HEAD,
+            MAX_UNAUTHENTICATED_BYTES - HEAD_BYTES + 1,
+            MAX_UNAUTHENTICATED_BYTES - HEAD_BYTES,
         ] {
             let mut peer = stranger(&hub, [127, 0, 0, 1]);
             let mut frame = b"USCK".to_vec();
             frame.extend(VERSION.to_le_bytes());
             frame.extend([0; 2]);
             frame.extend((length as u32).to_le_bytes());
-            frame.resize(HEAD + length.min(UNAUTHENTICATED) - 1, 0);
+            frame.resize(HEAD_BYTES + length.min(MAX_UNAUTHENTICATED_BYTES) - 1, 0);
             peer.write_all(&frame).expect("sent");
-            let may_go_on = length == UNAUTHENTICATED - HEAD;
+            let may_go_on = length == MAX_UNAUTHENTICATED_BYTES - HEAD_BYTES;
             for _ in 0..20 {
                 assert!(hub.attend().is_empty());
                 std::thread::sleep(Duration::from_millis(1));
@@ -345,7 +345,7 @@ mod tests {
                 .iter_mut()
                 .map(|it| it.link.get_mut().unread())
                 .sum::<usize>();
-            assert!(held <= UNAUTHENTICATED, "{held}");
+            assert!(held <= MAX_UNAUTHENTICATED_BYTES, "{held}");
         }
     }
 

@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::path::PathBuf;
 use understudy_catalogue::message;
-use understudy_formats::private::read_own;
+use understudy_formats::private_directories::read_own;
 use understudy_numbers::{ProcessNumber, Worker};
 use understudy_pmi::Answer;
 use understudy_relay::{board, job_of_directory, name_in_memory};

@@ -5,7 +5,7 @@
 use super::node::NodeState;
 use std::time::Duration;
 use understudy_catalogue::message;
-use understudy_wire::line::ASIDE;
+use understudy_wire::line::BYPASS_FILE;
 
 /// Interval of polling for refused processes, which send no message.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -13,7 +13,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 impl NodeState {
     /// Returns true if a process of this node runs without understudy.
     pub(super) fn is_bypassed(&self) -> bool {
-        self.directory.join(ASIDE).exists()
+        self.directory.join(BYPASS_FILE).exists()
     }
 
     /// Returns the time to the next poll while processes wait for the first generation.

@@ -21,7 +21,7 @@ use understudy_protocol::{EXIT_NOT_RECOVERED, JOIN_TIMEOUT};
 use understudy_settings::Config;
 use understudy_sockets::{RETRY, Registry, Source};
 use understudy_wire::io::Interest;
-use understudy_wire::line::Listener;
+use understudy_wire::line::LineListener;
 
 /// Time for sending the last messages to other nodes.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -32,7 +32,7 @@ const FAREWELL: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// Errors of creating the poller or of reading the duty; the leader cannot be reached.
-pub fn manage(listener: Listener, directory: &Path, has_duty: bool) -> Result<i32, Error> {
+pub fn manage(listener: LineListener, directory: &Path, has_duty: bool) -> Result<i32, Error> {
     maximise_descriptor_limit();
     let mut node = NodeState::new(listener, directory, has_duty)?;
     let status = match has_duty {
@@ -104,7 +104,7 @@ fn exchange(leader: &mut JobLeader, node: &mut NodeState, others: &mut dyn FnMut
         }
         for (of, order) in orders {
             match of {
-                OWN => node.execute(order),
+                OWN_NODE => node.execute(order),
                 _ => others(of, order),
             }
         }

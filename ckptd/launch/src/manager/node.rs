@@ -20,7 +20,7 @@ use understudy_numbers::{Generation, Guardian, ProcessNumber, Worker};
 use understudy_pmi::{Answer, GenerationName};
 use understudy_sockets::{Poller, Registry, Source};
 use understudy_wire::io::Interest;
-use understudy_wire::line::{Line, Listener};
+use understudy_wire::line::{Line, LineListener};
 
 /// Replica store that a process has handed over.
 pub(super) struct ReplicaStore {
@@ -35,7 +35,7 @@ pub(super) struct ReplicaStore {
 pub struct NodeState {
     pub(super) directory: PathBuf,
     pub(super) poller: Poller,
-    pub(super) listener: Source<Listener>,
+    pub(super) listener: Source<LineListener>,
     pub(super) host: String,
     /// Servers of the MPI library; `None` until the first process has named the library.
     pub(super) servers: Option<Servers>,
@@ -93,7 +93,11 @@ impl NodeState {
     ///
     /// # Errors
     /// Errors of [`Poller::new`] and epoll_ctl(2).
-    pub fn new(listener: Listener, directory: &Path, is_last: bool) -> Result<NodeState, Error> {
+    pub fn new(
+        listener: LineListener,
+        directory: &Path,
+        is_last: bool,
+    ) -> Result<NodeState, Error> {
         let failed = || Error::system("a poller");
         let poller = Poller::new().map_err(failed())?;
         let listener = Source::new(poller.registry(), listener, Interest::READ);

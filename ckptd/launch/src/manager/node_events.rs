@@ -33,7 +33,7 @@ impl NodeState {
 
     /// Handles everything that has arrived.
     pub fn serve_node(&mut self) {
-        let caller = self.listener.waiting();
+        let caller = self.listener.accept_waiting();
         let registry = self.poller.registry();
         // A connection that cannot be polled is closed; the peer connects again.
         self.callers

@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 use understudy_numbers::Generation;
 use understudy_protocol::ProcessHistory;
 use understudy_sockets::{Registry, Source};
-use understudy_wire::io::{Interest, is_ready};
+use understudy_wire::io::{Interest, wait_ready};
 use understudy_wire::line::{
-    INTERRUPT, Line, MAIN_THREAD, PAGE, Page, Registration, ToManager, ToProcess,
+    INTERRUPT, Line, MAIN_THREAD, PAGE_BYTES, Registration, SharedPage, ToManager, ToProcess,
 };
 
 /// A mapping of a process's shared page.
 pub struct MappedPage {
-    page: *mut Page,
+    page: *mut SharedPage,
 }
 
 impl MappedPage {
@@ -28,7 +28,7 @@ impl MappedPage {
         let page = unsafe {
             mmap(
                 std::ptr::null_mut(),
-                PAGE,
+                PAGE_BYTES,
                 access,
                 MapFlags::SHARED,
                 file,
@@ -38,7 +38,7 @@ impl MappedPage {
         Ok(MappedPage { page: page.cast() })
     }
 
-    fn page(&self) -> &Page {
+    fn page(&self) -> &SharedPage {
         // SAFETY: the page is mapped until `self` is dropped; it is long enough, and its fields are
         // atomic.
         unsafe { &*self.page }
@@ -46,7 +46,7 @@ impl MappedPage {
 
     /// True if the process was in a generation.
     pub fn was_in_generation(&self) -> bool {
-        self.page().has_played.load(Ordering::Acquire) != 0
+        self.page().has_taken_part.load(Ordering::Acquire) != 0
     }
 
     /// True if the process was notified, or is about to be, that the program ends.
@@ -59,7 +59,7 @@ impl MappedPage {
         let is = |word: &AtomicU32| word.load(Ordering::Acquire) != 0;
         let page = self.page();
         known.generation = Generation(page.generation.load(Ordering::Acquire));
-        (known.has_used_mpi, known.was_in_generation) = (true, is(&page.has_played));
+        (known.has_used_mpi, known.was_in_generation) = (true, is(&page.has_taken_part));
         (known.has_resumed, known.is_protected) = (is(&page.has_run), is(&page.is_protected));
         known.has_ended = self.has_ended();
     }
@@ -68,7 +68,7 @@ impl MappedPage {
 impl Drop for MappedPage {
     fn drop(&mut self) {
         // SAFETY: the address and the length are those of the mapping in `new`.
-        let _ = unsafe { munmap(self.page.cast(), PAGE) };
+        let _ = unsafe { munmap(self.page.cast(), PAGE_BYTES) };
     }
 }
 
@@ -180,7 +180,7 @@ impl Process {
         let page = self.shared.page();
         page.is_protected
             .store(u32::from(is_protected), Ordering::Release);
-        page.has_played.store(1, Ordering::Release);
+        page.has_taken_part.store(1, Ordering::Release);
     }
 
     /// Counts the death of an idle spare.
@@ -286,7 +286,7 @@ impl Process {
             thread => thread as i32,
         };
         // After the process has ended, another process may have its number.
-        if let Ok(false) = is_ready(&self.pidfd, Interest::READ, Duration::ZERO) {
+        if let Ok(false) = wait_ready(&self.pidfd, Interest::READ, Duration::ZERO) {
             // SAFETY: tgkill(2) has no memory effects.
             unsafe { libc::syscall(libc::SYS_tgkill, pid, thread, INTERRUPT) };
         }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Once;
 use std::time::{Duration, Instant};
 use understudy_catalogue::message;
-use understudy_formats::private::{Directory, MEMORY};
+use understudy_formats::private_directories::{PrivateDirectory, SHARED_MEMORY_DIRECTORY};
 use understudy_pmi::{GenerationName, Namespace};
 
 /// Room for a segment of Open MPI's `btl/sm`.
@@ -21,7 +21,7 @@ const USED: u64 = 256 << 10;
 
 /// Returns how many bytes are left in `/dev/shm`, if this many ranks need more.
 fn shortage(ranks: usize) -> Option<u64> {
-    let file_system = rustix::fs::statvfs(MEMORY).ok()?;
+    let file_system = rustix::fs::statvfs(SHARED_MEMORY_DIRECTORY).ok()?;
     let free = file_system.f_bavail * file_system.f_frsize;
     (free < SEGMENT + USED * ranks as u64).then_some(free)
 }
@@ -39,14 +39,16 @@ fn job_of(in_memory: &Path) -> Option<&OsStr> {
 
 /// Creates the directory on disk that replaces a job's directory in `/dev/shm`.
 fn make_disk_directory(in_memory: &Path) -> Option<PathBuf> {
-    let own = Directory::make(&own_directory()).ok()?;
+    let own = PrivateDirectory::make(&own_directory()).ok()?;
     let directory = own.make_below(job_of(in_memory)?).ok()?;
     Some(directory.path().to_owned())
 }
 
 /// Removes the directory on disk, with files that killed ranks have left there.
 pub fn remove_disk_directory(in_memory: &Path) {
-    if let (Some(job), Ok(Some(own))) = (job_of(in_memory), Directory::open(&own_directory())) {
+    if let (Some(job), Ok(Some(own))) =
+        (job_of(in_memory), PrivateDirectory::open(&own_directory()))
+    {
         let _ = own.remove_all(job);
         // This removes the directory only if it is empty.
         let _ = std::fs::remove_dir(own.path());
@@ -58,7 +60,7 @@ fn report(free: u64, path: &Path) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         print_message(message::shared_memory_elsewhere(
-            MEMORY,
+            SHARED_MEMORY_DIRECTORY,
             free >> 20,
             path.display(),
         ));
@@ -121,6 +123,8 @@ impl Aborts {
         let before = self.last.replace((generation.clone(), Instant::now()));
         let (name, when) = before?;
         let is_certain = name != *generation && when.elapsed() < Self::TOGETHER;
-        is_certain.then(|| message::no_shared_memory_for_mpi(MEMORY, free >> 20).to_string())
+        is_certain.then(|| {
+            message::no_shared_memory_for_mpi(SHARED_MEMORY_DIRECTORY, free >> 20).to_string()
+        })
     }
 }

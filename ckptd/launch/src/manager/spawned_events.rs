@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::time::Instant;
 use understudy_catalogue::message;
 use understudy_numbers::{Guardian, Rank, Worker};
-use understudy_wire::io::{Interest, is_ready};
+use understudy_wire::io::{Interest, wait_ready};
 use understudy_wire::line::{ChildState, ToGuardian, ToManager};
 
 impl NodeState {
@@ -209,7 +209,7 @@ impl NodeState {
         for group in &mut ended {
             group.kill();
             for pidfd in group.running() {
-                let _ = is_ready(pidfd, Interest::READ, None);
+                let _ = wait_ready(pidfd, Interest::READ, None);
             }
             self.forget_group(group);
         }

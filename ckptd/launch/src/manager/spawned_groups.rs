@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 use understudy_numbers::{Guardian, ProcessNumber, Rank, Worker};
 use understudy_pmi::{Answer, GenerationName};
-use understudy_wire::io::{Interest, is_ready};
+use understudy_wire::io::{Interest, wait_ready};
 use understudy_wire::line::{ChildProgram, ToGuardian};
 
 /// A spawned process.
@@ -33,7 +33,7 @@ impl SpawnedChild {
     pub(super) fn end(&self) {
         if let Some(pidfd) = &self.pidfd {
             let _ = pidfd_send_signal(pidfd, Signal::KILL);
-            let _ = is_ready(pidfd, Interest::READ, None);
+            let _ = wait_ready(pidfd, Interest::READ, None);
         }
     }
 }

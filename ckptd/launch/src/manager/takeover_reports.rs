@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 use understudy_numbers::Guardian;
 use understudy_protocol::ProcessHistory;
-use understudy_wire::line::{FromGuardian, Line, ProcessRecord, Registration, Socket};
+use understudy_wire::line::{FromGuardian, Line, LineSocket, ProcessRecord, Registration};
 
 impl NodeState {
     /// Registers a process that was started for an earlier manager.
@@ -95,7 +95,7 @@ impl NodeState {
             .filter(|rank| !self.guardians.contains_key(rank))
         {
             // A guardian without a socket has not started yet.
-            let called = Line::call(&self.directory, Socket::Guardian(rank));
+            let called = Line::connect(&self.directory, LineSocket::Guardian(rank));
             let has_gone = called.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused);
             if has_gone && self.takeover.absent.insert(rank) {
                 self.reports.push(Report::GuardianDied { rank });

@@ -11,9 +11,9 @@ use std::io::{self, ErrorKind};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
-use understudy_wire::auth::{self, Purpose};
-use understudy_wire::io::{Interest, Mailbox, Outbox, is_ready};
-use understudy_wire::{Frames, WireError, encode_within};
+use understudy_wire::auth::{self, ProofPurpose};
+use understudy_wire::io::{Interest, Mailbox, Outbox, wait_ready};
+use understudy_wire::{FrameDecoder, WireError, encode_within};
 
 /// Longest payload: fence data of all nodes, a few KiB for each rank.
 const LONGEST: usize = 256 << 20;
@@ -50,7 +50,7 @@ pub enum Greeting {
 #[derive(Debug)]
 pub struct Link {
     stream: TcpStream,
-    mailbox: Mailbox<Frames<LONGEST, DECODED>>,
+    mailbox: Mailbox<FrameDecoder<LONGEST, DECODED>>,
     out: Outbox,
     /// True if a message was too long, or had no room in `out`.
     is_flooded: bool,
@@ -106,14 +106,15 @@ impl Link {
             return Err(ErrorKind::InvalidData.into());
         };
         self.send(&Greeting::Node {
-            proof: auth::proof(Purpose::Node, token, &nonce),
+            proof: auth::proof(ProofPurpose::Node, token, &nonce),
             nonce: own,
             node,
             host,
         });
         match self.wait_for(until)? {
             Greeting::Leader { proof }
-                if auth::verify(Purpose::Leader, &[token.to_vec()], &own, &proof).is_some() =>
+                if auth::verify(ProofPurpose::Leader, &[token.to_vec()], &own, &proof)
+                    .is_some() =>
             {
                 Ok(self)
             }
@@ -134,7 +135,7 @@ impl Link {
             if left.is_zero() {
                 return Err(ErrorKind::TimedOut.into());
             }
-            let _ = is_ready(&self.stream, self.interest(), left);
+            let _ = wait_ready(&self.stream, self.interest(), left);
         }
     }
 
@@ -167,7 +168,7 @@ impl Link {
     pub fn finish(&mut self, limit: Duration) {
         let until = Instant::now() + limit;
         while !self.out.is_empty() && !self.has_ended() && Instant::now() < until {
-            let _ = is_ready(&self.stream, Interest::WRITE, FINISH_PERIOD);
+            let _ = wait_ready(&self.stream, Interest::WRITE, FINISH_PERIOD);
             self.flush();
         }
     }
@@ -197,7 +198,7 @@ impl Link {
     /// Returns the number of bytes that were read and not decoded.
     #[cfg(test)]
     pub fn unread(&mut self) -> usize {
-        self.mailbox.decoder().waiting()
+        self.mailbox.decoder().incomplete_bytes()
     }
 
     /// Receives all messages that have arrived.

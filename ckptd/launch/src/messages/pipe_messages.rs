@@ -4,7 +4,7 @@
 
 use bincode::{Decode, Encode};
 use std::io::{self, ErrorKind, Read, Write};
-use understudy_wire::{Frames, encode_within};
+use understudy_wire::{FrameDecoder, encode_within};
 
 /// Longest payload; the environment is its largest part.
 const LONGEST: usize = 16 << 20;
@@ -25,14 +25,14 @@ pub fn write_message(to: &mut impl Write, message: &impl Encode) -> io::Result<(
 #[derive(Debug)]
 pub struct Messages<R> {
     from: R,
-    decoder: Frames<LONGEST, DECODED>,
+    decoder: FrameDecoder<LONGEST, DECODED>,
 }
 
 impl<R: Read> Messages<R> {
     pub fn new(from: R) -> Messages<R> {
         Messages {
             from,
-            decoder: Frames::default(),
+            decoder: FrameDecoder::default(),
         }
     }
 

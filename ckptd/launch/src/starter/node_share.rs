@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use understudy_numbers::Guardian;
 use understudy_pmi::{Identity, adopt};
-use understudy_wire::line::PRELOADED;
+use understudy_wire::line::PRELOAD_VARIABLE;
 
 /// Share of a node in a job.
 #[derive(Clone, Debug, Encode, Decode)]
@@ -48,7 +48,7 @@ impl NodeShare {
             (under.as_bytes().to_vec(), list.into_vec())
         };
         let directory = plan.mpi.as_deref().and_then(Path::parent);
-        let mut variables = vec![before(plan.preload.clone(), "LD_PRELOAD", PRELOADED)];
+        let mut variables = vec![before(plan.preload.clone(), "LD_PRELOAD", PRELOAD_VARIABLE)];
         variables.extend(
             directory
                 .map(|directory| before(directory.into(), "LD_LIBRARY_PATH", "LD_LIBRARY_PATH")),

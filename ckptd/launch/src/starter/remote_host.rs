@@ -16,7 +16,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::process::{Child, Stdio};
-use understudy_formats::private::{RUNTIME_DIR, name_runtime_directory};
+use understudy_formats::private_directories::{RUNTIME_DIR, name_runtime_directory};
 use understudy_protocol::EXIT_NOT_RECOVERED;
 
 /// Executes the assignment from standard input until the guardians have ended.

@@ -28,7 +28,7 @@ use std::time::Duration;
 use understudy_catalogue::message;
 use understudy_numbers::Guardian;
 use understudy_wire::auth;
-use understudy_wire::io::{Interest, is_ready};
+use understudy_wire::io::{Interest, wait_ready};
 
 /// Poll interval of agents.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -219,7 +219,7 @@ fn supervise_agents(
     input: &mut ChildStdin,
 ) {
     loop {
-        if is_ready(messages.from(), Interest::READ, POLL_INTERVAL).unwrap_or(false) {
+        if wait_ready(messages.from(), Interest::READ, POLL_INTERVAL).unwrap_or(false) {
             let Ok(said) = messages.read_available::<LeaderToStarter>() else {
                 return;
             };
@@ -251,7 +251,7 @@ fn end(agents: &mut [Agent], limit: Duration, outputs: [BorrowedFd<'_>; 2]) -> V
     // A terminal that was hung up is not a reader.
     let is_blocked = |output| {
         matches!(
-            is_ready(&output, Interest::WRITE, Duration::ZERO),
+            wait_ready(&output, Interest::WRITE, Duration::ZERO),
             Ok(false)
         )
     };

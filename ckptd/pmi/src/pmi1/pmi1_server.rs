@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
-use understudy_formats::private::MEMORY;
+use understudy_formats::private_directories::SHARED_MEMORY_DIRECTORY;
 use understudy_messages::ChildProgram;
 use understudy_numbers::Rank;
 use understudy_sockets::{Poller, Ready, Registry, Source};
@@ -202,7 +202,7 @@ impl Drop for Pmi1Server {
 /// None exists if MPI_Init was not reached, or MPI_Finalize was.
 pub fn remove_segments(key_space: &str, node: usize) {
     for segment in segments(key_space, node) {
-        let _ = std::fs::remove_file(Path::new(MEMORY).join(segment));
+        let _ = std::fs::remove_file(Path::new(SHARED_MEMORY_DIRECTORY).join(segment));
     }
 }
 

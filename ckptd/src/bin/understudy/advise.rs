@@ -47,7 +47,7 @@ pub struct Arguments {
 
 /// A time on the command line.
 pub fn time(text: &str) -> Result<Duration, String> {
-    advice::duration(text)
+    advice::parse_duration(text)
         .ok_or_else(|| format!("`{text}` is not a time (`500ms`, `10s`, `5m`, `6h`, `30d`, `5y`)"))
 }
 
@@ -115,7 +115,7 @@ impl Arguments {
             .or(of_nodes)
             .unwrap_or(f64::INFINITY);
         let work = self.time.as_secs_f64();
-        let count = advice::best_count(work, cost, mtbf).max(1.0);
+        let count = advice::optimal_count(work, cost, mtbf).max(1.0);
         let expected_with = advice::expected_with(work, cost, recovery, mtbf, count);
         let expected_local = advice::expected_local(work, recovery, mtbf);
         let advice = Advice {
@@ -132,13 +132,13 @@ impl Arguments {
             work,
             young: advice::young(cost, mtbf),
             daly: advice::daly(cost, mtbf),
-            liu: advice::best_interval(cost, mtbf),
+            liu: advice::optimal_interval(cost, mtbf),
             count,
             undisturbed: (-work / mtbf).exp(),
             expected_without: advice::expected_without(work, mtbf),
             expected_with,
             expected_local,
-            penalty: advice::penalty(expected_with, expected_local),
+            penalty: advice::relative_slowdown(expected_with, expected_local),
             penalty_of_cost: advice::penalty_of_cost(cost, mtbf),
             penalty_of_short_cost: advice::penalty_of_short_cost(cost, mtbf),
             marks,

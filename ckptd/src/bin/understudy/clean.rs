@@ -7,8 +7,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
-use understudy_formats::epochs::catalogue::{PART, PREFIX};
-use understudy_formats::private::Directory;
+use understudy_formats::epochs::epoch_files::{PARTIAL_SUFFIX, PREFIX};
+use understudy_formats::private_directories::PrivateDirectory;
 use understudy_node::{Leftover, is_in_use, is_own, leftovers_of_node};
 use understudy_report::{bytes, count};
 
@@ -72,12 +72,12 @@ impl Arguments {
 
 /// Epochs, and files of static data, that were being written when their worker died.
 fn torn_epochs(directory: &Path) -> io::Result<Vec<Leftover>> {
-    let directory = Directory::of_anybody(directory)?;
+    let directory = PrivateDirectory::open_any(directory)?;
     let mut torn = Vec::new();
     for name in directory.names() {
         let text = name.to_string_lossy();
         let is_torn = text.starts_with(PREFIX)
-            && text.ends_with(PART)
+            && text.ends_with(PARTIAL_SUFFIX)
             && [".epoch.", ".static."]
                 .iter()
                 .any(|kind| text.contains(kind));

@@ -11,9 +11,9 @@ use event_files::EventFiles;
 use serde::Serialize;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use understudy_formats::epochs::catalogue::PART;
+use understudy_formats::epochs::epoch_files::PARTIAL_SUFFIX;
 use understudy_formats::events::rank_of_file_name;
-use understudy_formats::private::open_regular;
+use understudy_formats::private_directories::open_regular;
 
 /// Show what event files and epochs on disk hold, and verify their checksums.
 #[derive(clap::Args)]
@@ -108,7 +108,7 @@ fn kind(path: &Path, by_content: bool) -> io::Result<FileKind> {
         open_regular(path)?.take(8).read_to_end(&mut magic)?;
     }
     Ok(match &magic[..] {
-        _ if name.ends_with(&format!(".epoch{PART}")) => FileKind::Torn,
+        _ if name.ends_with(&format!(".epoch{PARTIAL_SUFFIX}")) => FileKind::Torn,
         b"USTDYEPO" => FileKind::Epoch,
         b"USTDYEVT" => FileKind::Events,
         _ if name.starts_with("understudy-") && name.ends_with(".epoch") => FileKind::Epoch,

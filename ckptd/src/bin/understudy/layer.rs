@@ -8,7 +8,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use understudy_formats::private::Directory;
+use understudy_formats::private_directories::PrivateDirectory;
 use xxhash_rust::xxh3::xxh3_64;
 
 pub const LIBRARY: &str = "libunderstudy.so";
@@ -83,7 +83,7 @@ pub fn preloadable(library: &Path) -> Result<PathBuf, String> {
 /// A symbolic link in a directory of this user that nobody else can enter.
 fn link_to(directory: &Path) -> io::Result<PathBuf> {
     let private = PathBuf::from(format!("/tmp/understudy-{}", geteuid().as_raw()));
-    Directory::make(&private)?;
+    PrivateDirectory::make(&private)?;
     let link = private.join(format!(
         "layer-{:016x}",
         xxh3_64(directory.as_os_str().as_bytes())

@@ -26,7 +26,7 @@ use start::{MpirunCommand, Start};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use understudy_formats::private::{RUNTIME_DIR, name_runtime_directory};
+use understudy_formats::private_directories::{RUNTIME_DIR, name_runtime_directory};
 use understudy_launch::starter::{Plan, RankOrder};
 use understudy_launch::{Environment, ProcessContext, Streams};
 use understudy_pmi::{MpiKind, MpiLibrary};

@@ -3,8 +3,8 @@
 use crate::outcome::{Failure, IMPOSSIBLE, Outcome, print, tell, verdict};
 use crate::status::find::Finder;
 use std::time::Duration;
-use understudy_formats::private;
-use understudy_formats::warning::{self, Warning};
+use understudy_formats::private_directories;
+use understudy_formats::warning::{self, FailureWarning};
 use understudy_relay::name_of_directory;
 
 /// Tell running jobs of this user on this node that failures are to come, or have a checkpoint
@@ -41,13 +41,14 @@ impl Arguments {
         let running: Vec<String> = jobs.into_iter().map(|job| job.job).collect();
         let addressed = addressed(self.jobs, self.all, running)
             .map_err(|why| Failure::with_status(IMPOSSIBLE, why))?;
-        let warning = Warning {
+        let warning = FailureWarning {
             mtbf: self.mtbf,
             checkpoint: self.checkpoint,
         };
         let mut is_well = true;
         for job in addressed {
-            let file = warning::file_in(&private::in_memory().join(name_of_directory(&job)));
+            let file =
+                warning::file_in(&private_directories::in_memory().join(name_of_directory(&job)));
             match warning::write(&file, &warning) {
                 Ok(()) => print(format!("{job} is told\n"))?,
                 Err(error) => {

@@ -9,5 +9,5 @@ mod outbox;
 mod readiness;
 
 pub use mailbox::{Decoder, Mailbox};
-pub use outbox::{Full, Outbox};
-pub use readiness::{Interest, is_ready};
+pub use outbox::{Outbox, OutboxFull};
+pub use readiness::{Interest, wait_ready};

@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind, Write};
 use thiserror::Error;
 
 /// Number of sent bytes after which the remaining bytes are moved to the front.
-const COMPACTED: usize = 64 << 10;
+const COMPACTION_BYTES: usize = 64 << 10;
 
 /// Bytes that wait until a descriptor accepts them.
 ///
@@ -22,7 +22,7 @@ pub struct Outbox {
 /// Error of an outbox without room for a message, of which no part is stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[error("{waiting} bytes wait to be sent, and {message} more are too many")]
-pub struct Full {
+pub struct OutboxFull {
     /// Number of waiting bytes.
     pub waiting: usize,
     /// Length of the message in bytes.
@@ -43,19 +43,19 @@ impl Outbox {
     /// Adds a message behind the waiting bytes.
     ///
     /// # Errors
-    /// [`Full`] if the peer accepts too few bytes.
-    pub fn push(&mut self, message: &[u8]) -> Result<(), Full> {
+    /// [`OutboxFull`] if the peer accepts too few bytes.
+    pub fn push(&mut self, message: &[u8]) -> Result<(), OutboxFull> {
         if self.is_closed {
             return Ok(());
         }
         let waiting = self.len();
         if message.len() > self.limit.saturating_sub(waiting) {
-            return Err(Full {
+            return Err(OutboxFull {
                 waiting,
                 message: message.len(),
             });
         }
-        if self.sent >= COMPACTED {
+        if self.sent >= COMPACTION_BYTES {
             self.bytes.drain(..std::mem::take(&mut self.sent));
         }
         self.bytes.extend_from_slice(message);
@@ -148,7 +148,7 @@ mod tests {
         let full = outbox.push(b"8901").unwrap_err();
         assert_eq!(
             full,
-            Full {
+            OutboxFull {
                 waiting: 7,
                 message: 4
             }

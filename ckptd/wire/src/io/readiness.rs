@@ -41,7 +41,7 @@ impl Interest {
 ///
 /// # Errors
 /// Errors of poll(2).
-pub fn is_ready(
+pub fn wait_ready(
     descriptor: &(impl AsFd + ?Sized),
     interest: Interest,
     limit: impl Into<Option<Duration>>,
@@ -70,12 +70,12 @@ mod tests {
     #[test]
     fn a_descriptor_is_ready_for_what_it_can_do_and_at_its_end() {
         let (one, mut other) = UnixStream::pair().unwrap();
-        assert!(!is_ready(&one, Interest::READ, Duration::ZERO).unwrap());
-        assert!(is_ready(&one, Interest::WRITE, Duration::ZERO).unwrap());
+        assert!(!wait_ready(&one, Interest::READ, Duration::ZERO).unwrap());
+        assert!(wait_ready(&one, Interest::WRITE, Duration::ZERO).unwrap());
         other.write_all(b"a").unwrap();
-        assert!(is_ready(&one, Interest::READ, None).unwrap());
-        assert!(!is_ready(&one, Interest::NONE, Duration::ZERO).unwrap());
+        assert!(wait_ready(&one, Interest::READ, None).unwrap());
+        assert!(!wait_ready(&one, Interest::NONE, Duration::ZERO).unwrap());
         drop(other);
-        assert!(is_ready(&one, Interest::NONE, Duration::MAX).unwrap());
+        assert!(wait_ready(&one, Interest::NONE, Duration::MAX).unwrap());
     }
 }

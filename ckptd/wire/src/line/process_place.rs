@@ -1,4 +1,4 @@
-//! Value of the variable [`super::LINE`].
+//! Value of the variable [`super::LINE_VARIABLE`].
 
 use std::path::PathBuf;
 use understudy_numbers::{Guardian, ProcessNumber};
@@ -12,7 +12,7 @@ pub struct ProcessPlace {
 }
 
 impl ProcessPlace {
-    /// Parses the value of [`super::LINE`].
+    /// Parses the value of [`super::LINE_VARIABLE`].
     pub fn parse(text: &str) -> Option<ProcessPlace> {
         let mut parts = text.splitn(3, ',');
         let mut part = || parts.next();

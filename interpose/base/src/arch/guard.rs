@@ -37,7 +37,7 @@ pub unsafe extern "C" fn guarded(
         "jmp {escaped}",
         ".cfi_endproc",
         escape = sym ESCAPE,
-        escaped = sym escaped,
+        escaped = sym end_guarded_call,
     )
 }
 
@@ -46,7 +46,7 @@ pub unsafe extern "C" fn guarded(
 /// # Safety
 /// A guarded call must be under way.
 #[unsafe(naked)]
-pub(super) unsafe extern "C" fn escaped() -> ! {
+pub(super) unsafe extern "C" fn end_guarded_call() -> ! {
     naked_asm!(
         "mov rsp, qword ptr [rip + {escape}]",
         "mov qword ptr [rip + {escape}], 0",
@@ -72,7 +72,7 @@ pub fn escape_from(context: &mut libc::ucontext_t) -> bool {
     }
     let registers = &mut context.uc_mcontext.gregs;
     registers[libc::REG_RSP as usize] = stack as i64;
-    registers[libc::REG_RIP as usize] = escaped as *const () as i64;
+    registers[libc::REG_RIP as usize] = end_guarded_call as *const () as i64;
     // The call may have set the direction flag, to copy backwards.
     const DIRECTION: i64 = 1 << 10;
     registers[libc::REG_EFL as usize] &= !DIRECTION;
@@ -80,6 +80,6 @@ pub fn escape_from(context: &mut libc::ucontext_t) -> bool {
 }
 
 /// Returns the address of the instruction that a signal has interrupted.
-pub fn interrupted_at(context: &libc::ucontext_t) -> u64 {
+pub fn interrupted_address(context: &libc::ucontext_t) -> u64 {
     context.uc_mcontext.gregs[libc::REG_RIP as usize] as u64
 }

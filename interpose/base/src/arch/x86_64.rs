@@ -28,9 +28,9 @@ use understudy_abi::turn::Lent;
 use understudy_abi::{on_other_stack, source, wait};
 
 /// Stack pointer inside of [`run_user`].
-static LEFT: AtomicUsize = AtomicUsize::new(0);
+static RUN_USER_STACK: AtomicUsize = AtomicUsize::new(0);
 /// Actions after a handler has returned: bits of [`EXECUTE`] and [`RECORD`].
-pub static AFTER: AtomicU8 = AtomicU8::new(0);
+pub static AFTER_HANDLER: AtomicU8 = AtomicU8::new(0);
 /// Recovery has overwritten the frame, which is to be executed.
 pub const EXECUTE: u8 = 1;
 /// Function by which the calling thread leaves the runtime instead of executing the rewound frame.
@@ -40,7 +40,7 @@ pub static DEPART: AtomicUsize = AtomicUsize::new(0);
 /// The call is to be recorded.
 pub const RECORD: u8 = 2;
 /// Kind of the current wait ([`wait`]), which the shim reads.
-pub static WAIT: AtomicU8 = AtomicU8::new(wait::BEGUN);
+pub static WAIT_KIND: AtomicU8 = AtomicU8::new(wait::BEGUN);
 
 unsafe extern "C" {
     /// Unused: shows the type of the table's entries to the assembly below.
@@ -70,7 +70,7 @@ pub fn set_handler(slot: usize, handler: *mut c_void) {
 /// To be called from a handler; `function` must take (up to) these five arguments.
 pub unsafe fn call_user(function: *const c_void, a: u64, b: u64, c: u64, d: u64, e: u64) -> u64 {
     // SAFETY: the caller upholds the requirements.
-    super::turn::as_program(|| unsafe { call_on_stack(function, a, b, c, d, e) })
+    super::mpi_lock::as_program(|| unsafe { call_on_stack(function, a, b, c, d, e) })
 }
 
 /// Calls a callback on behalf of the runtime itself, not of the MPI library.
@@ -81,7 +81,7 @@ pub unsafe fn call_user(function: *const c_void, a: u64, b: u64, c: u64, d: u64,
 /// As [`call_user`]; no state of the runtime may be borrowed.
 pub unsafe fn call_program(function: *const c_void, arguments: [u64; 5]) -> u64 {
     let [a, b, c, d, e] = arguments;
-    let Some(lend) = super::turn::lend(innermost_frame()) else {
+    let Some(lend) = super::mpi_lock::yielding_caller(innermost_frame()) else {
         // SAFETY: the caller upholds the requirements.
         return unsafe { call_user(function, a, b, c, d, e) };
     };
@@ -164,8 +164,8 @@ pub fn without_mpi<T>(refuse: extern "C" fn() -> !, run: impl FnOnce() -> T) -> 
 /// Abandons the program's current callbacks and the calls that have led to them.
 ///
 /// This handler becomes the outermost one.
-pub fn leave_callbacks() {
-    super::turn::end_lending();
+pub fn abandon_callbacks() {
+    super::mpi_lock::end_callbacks();
     TOP.store(BASE.load(Ordering::Relaxed), Ordering::Relaxed);
 }
 
@@ -176,7 +176,7 @@ pub fn rewind(frame: &Frame) {
     let top = top_frame().unwrap_or_else(|| libc_abort());
     // SAFETY: the frame lies at the top of the runtime's stack while a handler runs.
     unsafe { top.write(*frame) };
-    AFTER.fetch_or(EXECUTE, Ordering::Relaxed);
+    AFTER_HANDLER.fetch_or(EXECUTE, Ordering::Relaxed);
 }
 
 /// Makes the calling thread run `depart` instead of the rewound frame.
@@ -185,57 +185,57 @@ pub fn depart_by(depart: extern "C" fn() -> !) {
 }
 
 /// Makes the calling thread execute the rewound frame after all.
-pub fn stay() {
+pub fn cancel_departure() {
     DEPART.store(0, Ordering::Relaxed);
 }
 
 /// True if the calling thread will leave the runtime by [`depart_by`]'s function.
-pub fn departs() -> bool {
+pub fn is_departing() -> bool {
     DEPART.load(Ordering::Relaxed) != 0
 }
 
 /// True if the current handler should return as soon as possible, with any value.
 pub fn is_rewound() -> bool {
-    AFTER.load(Ordering::Relaxed) & EXECUTE != 0
+    AFTER_HANDLER.load(Ordering::Relaxed) & EXECUTE != 0
 }
 
 /// Returns the byte in which the shim finds the kind of wait.
-pub fn wait_mark() -> &'static AtomicU8 {
-    &WAIT
+pub fn wait_kind() -> &'static AtomicU8 {
+    &WAIT_KIND
 }
 
 /// Marks a wait that blocks until messages have been transferred.
 #[inline(always)]
-pub fn will_block() {
-    WAIT.store(wait::BLOCKS, Ordering::Relaxed);
+pub fn mark_blocking_wait() {
+    WAIT_KIND.store(wait::BLOCKS, Ordering::Relaxed);
 }
 
 /// Marks a wait that usually ends soon.
 ///
 /// The call may be one of many by which the program waits for something else.
 #[inline(always)]
-pub fn will_return() {
-    WAIT.store(wait::RETURNS, Ordering::Relaxed);
+pub fn mark_short_wait() {
+    WAIT_KIND.store(wait::RETURNS, Ordering::Relaxed);
 }
 
 /// Marks the end of a wait.
 pub fn end_wait() {
-    WAIT.store(wait::BEGUN, Ordering::Relaxed);
+    WAIT_KIND.store(wait::BEGUN, Ordering::Relaxed);
 }
 
 /// Selects whether `journal::record_call` of the runtime is called after each handler.
 pub fn set_recording(on: bool) {
     if on {
-        AFTER.fetch_or(RECORD, Ordering::Relaxed);
+        AFTER_HANDLER.fetch_or(RECORD, Ordering::Relaxed);
     } else {
-        AFTER.fetch_and(!RECORD, Ordering::Relaxed);
+        AFTER_HANDLER.fetch_and(!RECORD, Ordering::Relaxed);
     }
 }
 
 /// True if calls are recorded.
 #[inline]
 pub fn is_recording() -> bool {
-    AFTER.load(Ordering::Relaxed) & RECORD != 0
+    AFTER_HANDLER.load(Ordering::Relaxed) & RECORD != 0
 }
 
 /// Resumes the program on its stack, as if the call in `frame` had returned `result`.
@@ -274,7 +274,7 @@ pub unsafe extern "C" fn run_user(frame: *const Frame, result: u64) -> u64 {
         ".cfi_endproc",
         top = sym TOP,
         base = sym BASE,
-        left = sym LEFT,
+        left = sym RUN_USER_STACK,
         off_rsp = const OFFSET_OF_RSP,
         off_rbp = const OFFSET_OF_RBP,
     )
@@ -302,7 +302,7 @@ pub unsafe extern "C" fn leave_user(value: u64) -> ! {
         ".cfi_endproc",
         top = sym TOP,
         base = sym BASE,
-        left = sym LEFT,
+        left = sym RUN_USER_STACK,
     )
 }
 
@@ -343,14 +343,14 @@ pub fn undivert(slots: &[u32]) {
 ///
 /// The register for integers and that for doubles contain equal bits.
 #[repr(C)]
-pub struct Answer {
+pub struct AnsweredResult {
     integer: u64,
     double: f64,
 }
 
-impl Answer {
-    pub fn of(bits: u64) -> Answer {
-        Answer {
+impl AnsweredResult {
+    pub fn of(bits: u64) -> AnsweredResult {
+        AnsweredResult {
             integer: bits,
             double: f64::from_bits(bits),
         }
@@ -360,7 +360,7 @@ impl Answer {
 /// Sets this function as the handler of all slots except those that `executed` selects.
 ///
 /// It serves slots of any return type.
-pub fn answer_all(executed: impl Fn(usize) -> bool, answer: extern "C" fn() -> Answer) {
+pub fn answer_all(executed: impl Fn(usize) -> bool, answer: extern "C" fn() -> AnsweredResult) {
     for (slot, entry) in DISPATCH.iter().enumerate() {
         if !executed(slot) {
             entry.store(answer as *mut c_void, Ordering::Relaxed);

@@ -1,28 +1,30 @@
-//! Adoption of the replicas that a dead process has left ([`super::legacy`]).
+//! Adoption of the replicas that a dead process has left ([`super::persistent_store`]).
 
-use super::copy::Copy;
-use super::legacy::{Estate, Kept, Legacy, Record, STORE};
-use super::own_replica::keep;
-use super::records::{Found, Records};
+use super::own_replica::replicas;
+use super::persistent_store::{
+    ForeignStore, PersistentStore, ReplicaRecord, ReplicaSet, STORE_CONFIG,
+};
+use super::records::{FoundRecords, ReplicaRecords};
+use super::replica::Replica;
 use super::replicas::Replicas;
 use crate::Runtime;
 use crate::renewal::Inheritance;
-use crate::{peers, renewal, sys};
+use crate::{peers, renewal, system_calls};
 use bincode::config::standard;
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
 use understudy_catalogue::message;
 use understudy_image::runs::{self, PageRun};
-use understudy_image::store::{Extent, Files, PageStore, Slot, StoreError};
+use understudy_image::store::{ArenaFiles, Extent, PageStore, Slot, StoreError};
 use understudy_numbers::{Epoch, ProcessNumber, Worker};
 
 /// Contents of the persistent replica store that this process has adopted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Inherited {
+pub struct AdoptedReplicas {
     pub worker: Worker,
     /// Process that ran this worker last.
-    pub player: ProcessNumber,
+    pub process: ProcessNumber,
     /// Last committed epoch.
     pub committed: Epoch,
     /// Later epoch whose replicas are complete.
@@ -47,35 +49,35 @@ fn extents(slots: &[PageRun]) -> Vec<Extent> {
 }
 
 /// Releases the slots of `of` that `others` does not contain.
-fn release_others(of: Kept, others: Kept, store: &mut PageStore) {
+fn release_others(of: ReplicaSet, others: ReplicaSet, store: &mut PageStore) {
     let only = runs::subtract(&slots(&of.extents()), &slots(&others.extents()));
     store.release(extents(&only));
 }
 
 /// Counts the references to slots that several of the kept replicas share.
 fn count_shares(keep: &mut Replicas) {
-    let kept = Kept {
+    let kept = ReplicaSet {
         own: &keep.own,
-        partners: &keep.partners,
+        partners: &keep.stored,
     };
     keep.store.count_shares(kept.extents());
 }
 
 /// Commits the predecessor's later epoch if all workers return to it, or discards it.
-pub fn resolve(keep: &mut Replicas, agreed: Epoch) {
-    let Some(legacy) = &mut keep.legacy else {
+pub fn resolve_inherited(keep: &mut Replicas, agreed: Epoch) {
+    let Some(legacy) = &mut keep.persistent_store else {
         return;
     };
     let Some((own, partners)) = legacy.inherited.take() else {
         return;
     };
-    let later = Kept {
+    let later = ReplicaSet {
         own: &own,
         partners: &partners,
     };
-    let before = Kept {
+    let before = ReplicaSet {
         own: &keep.own,
-        partners: &keep.partners,
+        partners: &keep.stored,
     };
     // Slots of only one of the two epochs are released once below, even if several replicas
     // refer to them.
@@ -83,9 +85,9 @@ pub fn resolve(keep: &mut Replicas, agreed: Epoch) {
     if own.image.epoch() == agreed {
         legacy.commit(&mut keep.store);
         release_others(before, later, &mut keep.store);
-        (keep.own, keep.partners) = (own, partners);
+        (keep.own, keep.stored) = (own, partners);
     } else {
-        legacy.withdraw(&mut keep.store);
+        legacy.discard_next(&mut keep.store);
         release_others(later, before, &mut keep.store);
     }
     count_shares(keep);
@@ -95,10 +97,10 @@ pub fn resolve(keep: &mut Replicas, agreed: Epoch) {
 ///
 /// Returns the number of the job's recoveries at the time of the predecessor's record; `None`
 /// without a predecessor.
-pub fn look(rt: &Runtime) -> Option<u32> {
+pub fn read_passed_store(rt: &Runtime) -> Option<u32> {
     if let Some(inheritance) = renewal::take_inheritance(rt) {
         peers::note_end(inheritance.from, inheritance.status);
-        match read(inheritance) {
+        match read_store(inheritance) {
             Ok(found) if found.last().is_some() => rt.copies.found.set(Some(found)),
             other => {
                 let why = other
@@ -110,26 +112,26 @@ pub fn look(rt: &Runtime) -> Option<u32> {
         }
     }
     let found = rt.copies.found.borrow();
-    let last = found.as_ref().and_then(Estate::last);
+    let last = found.as_ref().and_then(ForeignStore::last);
     last.map(|record| record.recoveries)
 }
 
 /// Returns the state of the job that the predecessor has recorded for its replacement.
-pub fn welcome_of_predecessor(rt: &Runtime) -> Option<Vec<u8>> {
+pub fn job_state_of_predecessor(rt: &Runtime) -> Option<Vec<u8>> {
     let found = rt.copies.found.borrow();
     Some(found.as_ref()?.last()?.welcome.clone())
 }
 
-fn read(inheritance: Inheritance) -> io::Result<Estate> {
+fn read_store(inheritance: Inheritance) -> io::Result<ForeignStore> {
     let [pages, index] = inheritance.files.map(|file| Arc::new(File::from(file)));
-    let files = Files { pages, index };
-    let (records, Found { committed, whole }) = Records::open(&files)?;
-    let decode = |bytes: Option<Vec<u8>>| -> io::Result<Option<Record>> {
+    let files = ArenaFiles { pages, index };
+    let (records, FoundRecords { committed, whole }) = ReplicaRecords::open(&files)?;
+    let decode = |bytes: Option<Vec<u8>>| -> io::Result<Option<ReplicaRecord>> {
         let decoded = bytes.map(|bytes| bincode::decode_from_slice(&bytes, standard()));
         let record = decoded.transpose().map_err(io::Error::other)?;
         Ok(record.map(|(record, _)| record))
     };
-    Ok(Estate {
+    Ok(ForeignStore {
         committed: decode(committed)?,
         whole: decode(whole)?,
         files,
@@ -140,51 +142,55 @@ fn read(inheritance: Inheritance) -> io::Result<Estate> {
 /// Replaces all replicas in this process by those of a dead process.
 ///
 /// Returns `None` if there are no usable ones.
-pub fn adopt(rt: &Runtime) -> Option<Inherited> {
-    let keep = &mut keep(rt);
-    look(rt);
-    let got = take_over(rt.copies.found.take()?, keep);
+pub fn adopt(rt: &Runtime) -> Option<AdoptedReplicas> {
+    let keep = &mut replicas(rt);
+    read_passed_store(rt);
+    let got = adopt_store(rt.copies.found.take()?, keep);
     if got.is_none() {
         renewal::keep_nothing();
     }
     got
 }
 
-fn take_over(estate: Estate, keep: &mut Replicas) -> Option<Inherited> {
+fn adopt_store(estate: ForeignStore, keep: &mut Replicas) -> Option<AdoptedReplicas> {
     let last = estate.last()?;
     let (worker, player) = (last.worker, last.player);
-    let Estate {
+    let ForeignStore {
         files,
         records,
         committed,
         whole,
     } = estate;
-    let of = |record: &Option<Record>| {
+    let of = |record: &Option<ReplicaRecord>| {
         record
             .as_ref()
             .map_or(Vec::new(), |record| record.kept().extents())
     };
     let (first, second) = (of(&committed), of(&whole));
     let used = extents(&slots(&[&first[..], &second].concat()));
-    let store = PageStore::in_files(STORE, files.clone(), &used);
-    let unusable =
-        |error: &StoreError| log::warn!("{}", message::legacy_unusable(sys::chain(error)));
-    let mut store = store.inspect_err(unusable).ok()?;
-    store.protect(used);
-    let kept = keep.partners.len();
-    let none = || {
-        (
-            Copy::default(),
-            (0..kept).map(|_| Copy::default()).collect(),
+    let store = PageStore::in_files(STORE_CONFIG, files.clone(), &used);
+    let unusable = |error: &StoreError| {
+        log::warn!(
+            "{}",
+            message::legacy_unusable(system_calls::error_chain(error))
         )
     };
-    let parts = |record: Option<Record>| record.map(|record| (record.own, record.partners));
-    (keep.own, keep.partners) = parts(committed).unwrap_or_else(none);
+    let mut store = store.inspect_err(unusable).ok()?;
+    store.protect(used);
+    let kept = keep.stored.len();
+    let none = || {
+        (
+            Replica::default(),
+            (0..kept).map(|_| Replica::default()).collect(),
+        )
+    };
+    let parts = |record: Option<ReplicaRecord>| record.map(|record| (record.own, record.partners));
+    (keep.own, keep.stored) = parts(committed).unwrap_or_else(none);
     let inherited = parts(whole);
     let later = inherited.as_ref().map(|(own, _)| own);
-    let got = Inherited {
+    let got = AdoptedReplicas {
         worker,
-        player,
+        process: player,
         committed: keep.own.image.epoch(),
         whole: later.map(|own| own.image.epoch()),
         has_own: [Some(&keep.own), later]
@@ -194,12 +200,12 @@ fn take_over(estate: Estate, keep: &mut Replicas) -> Option<Inherited> {
     };
     keep.store = store;
     count_shares(keep);
-    keep.legacy = Some(Legacy {
+    keep.persistent_store = Some(PersistentStore {
         files,
         records,
         committed: first,
         whole: second,
-        told: Some(worker),
+        reported_worker: Some(worker),
         inherited,
     });
     Some(got)

@@ -5,11 +5,11 @@ use understudy_job::Runtime;
 use understudy_numbers::Worker;
 
 /// Returns this worker's buddy and the worker whose buddy it is, by layer.
-pub fn buddies(rt: &Runtime) -> impl Iterator<Item = (Worker, Worker)> {
+pub fn buddies_by_layer(rt: &Runtime) -> impl Iterator<Item = (Worker, Worker)> {
     let (world, worker) = (world::get(rt), world::worker(rt));
     let buddies = world
         .redundancy
-        .holders_of(worker)
-        .zip(world.redundancy.partners_of(worker));
+        .buddies_of(worker)
+        .zip(world.redundancy.owners_at(worker));
     buddies.collect::<Vec<_>>().into_iter()
 }

@@ -1,33 +1,36 @@
 //! Memory that the next checkpoint needs in this process.
 
-use super::own_replica::keep;
+use super::own_replica::replicas;
 use super::replicas::Replicas;
 use crate::Runtime;
-use crate::headroom::{self, Claim};
-use crate::{sys, user};
+use crate::headroom::{self, MemoryClaim};
+use crate::{system_calls, user};
 use understudy_image::PAGE_SIZE;
 use understudy_image::layout::Layout;
 
 /// Returns the memory claim of this worker for the checkpoint that is taken here.
 ///
 /// The program must be stopped.
-pub fn claim(rt: &Runtime) -> Claim {
-    let keep = &mut *keep(rt);
-    if let Some(legacy) = &keep.legacy {
+pub fn claim(rt: &Runtime) -> MemoryClaim {
+    let keep = &mut *replicas(rt);
+    if let Some(legacy) = &keep.persistent_store {
         headroom::watch(rt, legacy.files());
     }
     let [anonymous, other] = headroom::resident_memory();
     let of_copies = keep.store.peak() * PAGE_SIZE as u64;
     let most = (anonymous + other.saturating_sub(of_copies)) / PAGE_SIZE as u64;
-    headroom::claim(rt, most, || save(keep))
+    headroom::claim(rt, most, || free_and_count(keep))
 }
 
 /// Frees unused memory of replicas and counts the pages that a capture would copy.
 ///
 /// Returns `None` on an error, which the capture would then encounter, too.
-fn save(keep: &mut Replicas) -> Option<u64> {
+fn free_and_count(keep: &mut Replicas) -> Option<u64> {
     if let Err(error) = keep.store.give_back(0) {
-        log::debug!("memory of copies is not given back: {}", sys::chain(&error));
+        log::debug!(
+            "memory of copies is not given back: {}",
+            system_calls::error_chain(&error)
+        );
     }
     let layout = Layout::read_self(user::zones()).ok()?;
     let (tracker, image) = (&mut keep.tracker, &keep.own.image);

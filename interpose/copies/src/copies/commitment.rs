@@ -1,44 +1,44 @@
 //! The pending checkpoint, from its first message until it is committed or discarded.
 
 use super::adoption;
-use super::buddies::buddies;
-use super::legacy::{Context, Kept};
-use super::own_replica::keep;
-use super::pending::{Capture, Pending};
+use super::buddies::buddies_by_layer;
+use super::own_replica::replicas;
+use super::pending::{CapturedState, PendingCheckpoint};
+use super::persistent_store::{RecordContext, ReplicaSet};
 use super::replicas::Replicas;
 use super::transfer::Transfer;
 use crate::Runtime;
-use crate::attention::{self, PENDING};
-use crate::ending::fail;
+use crate::abort::abort_with_error;
 use crate::rounds::Numbers;
-use crate::{disk, events, fault, marks, sys, user, world};
+use crate::work_flags::{self, PENDING};
+use crate::{annotations, disk, events, fault, system_calls, user, world};
 use std::time::Instant;
 use understudy_catalogue::message;
 use understudy_formats::events::Kind;
 use understudy_image::PAGE_SIZE;
-use understudy_image::absent;
+use understudy_image::absent_pages;
 use understudy_mpi as mpi;
 use understudy_numbers::Epoch;
 
 /// Number of unused pages (16 MiB) that are not worth returning to the kernel.
-const FEW_IDLE: u64 = 4096;
+const MAX_IDLE_PAGES: u64 = 4096;
 /// Number of successive epochs with low use after which memory is returned.
-const FRUGAL_LIMIT: u32 = 3;
+const MAX_LOW_USE_EPOCHS: u32 = 3;
 
 /// True if a checkpoint is pending.
 #[inline]
 pub fn is_pending() -> bool {
-    attention::is(PENDING)
+    work_flags::is_set(PENDING)
 }
 
 /// Posts the receives for the heads of the replicas from other workers.
 ///
 /// # Errors
 /// Errors of the MPI library; no receive is pending then.
-pub fn expect(rt: &Runtime, transfers: &mut Vec<Transfer>) -> mpi::Result<()> {
-    for (_, from) in buddies(rt) {
+pub fn post_receives(rt: &Runtime, transfers: &mut Vec<Transfer>) -> mpi::Result<()> {
+    for (_, from) in buddies_by_layer(rt) {
         let mut transfer = Transfer::receive_only();
-        let expected = transfer.expect(world::private(rt), from);
+        let expected = transfer.post_head(world::private(rt), from);
         transfers.push(transfer);
         if expected.is_err() {
             transfers.clear();
@@ -52,33 +52,33 @@ pub fn expect(rt: &Runtime, transfers: &mut Vec<Transfer>) -> mpi::Result<()> {
 ///
 /// # Errors
 /// Errors of the MPI library.
-pub fn ship(rt: &Runtime, captured: Capture, transfers: Vec<Transfer>) -> mpi::Result<()> {
-    let keep = &mut *keep(rt);
-    let (_, hands) = keep.at_work();
-    let pending = Pending::begin(rt, captured, transfers, hands);
-    attention::set(PENDING);
+pub fn ship(rt: &Runtime, captured: CapturedState, transfers: Vec<Transfer>) -> mpi::Result<()> {
+    let keep = &mut *replicas(rt);
+    let (_, hands) = keep.pending_and_parts();
+    let pending = PendingCheckpoint::begin(rt, captured, transfers, hands);
+    work_flags::set(PENDING);
     keep.pending.insert(pending).ship_copies(rt, &keep.store)
 }
 
 /// Returns the facts that are recorded beside the replicas.
-fn context(rt: &Runtime, welcome: Vec<u8>) -> Context {
-    Context {
-        welcome,
-        reversible: marks::lasting(rt).reversible_pages(),
+fn record_context(rt: &Runtime, welcome: Vec<u8>) -> RecordContext {
+    RecordContext {
+        job_state: welcome,
+        reversible: annotations::saved_annotations(rt).reversible_pages(),
     }
 }
 
 /// Advances the pending checkpoint; returns the result of the vote once it is complete.
 ///
-/// `welcome` returns the state of the job that a replacement needs.
+/// `job_state` returns the state of the job that a replacement needs.
 ///
 /// # Errors
 /// Error codes of the MPI library.
 pub fn advance(rt: &Runtime, welcome: impl FnOnce() -> Vec<u8>) -> mpi::Result<Option<Numbers>> {
-    let keep = &mut *keep(rt);
-    let (pending, hands) = keep.at_work();
+    let keep = &mut *replicas(rt);
+    let (pending, hands) = keep.pending_and_parts();
     match pending {
-        Some(pending) => pending.advance(rt, hands, || context(rt, welcome())),
+        Some(pending) => pending.advance(rt, hands, || record_context(rt, welcome())),
         None => Ok(None),
     }
 }
@@ -87,23 +87,26 @@ pub fn advance(rt: &Runtime, welcome: impl FnOnce() -> Vec<u8>) -> mpi::Result<O
 ///
 /// The first touch of memory costs more than all other work on it. So memory is not returned after
 /// every small epoch.
-fn trim(rt: &Runtime, keep: &mut Replicas, used: u64) {
-    if !world::get(rt).redundancy.is_parity() || keep.store.idle() < 2 * used + FEW_IDLE {
-        keep.frugal = 0;
+fn return_unused(rt: &Runtime, keep: &mut Replicas, used: u64) {
+    if !world::get(rt).redundancy.is_parity() || keep.store.idle() < 2 * used + MAX_IDLE_PAGES {
+        keep.low_use_epochs = 0;
         return;
     }
-    keep.frugal += 1;
-    if keep.frugal == FRUGAL_LIMIT {
-        keep.frugal = 0;
+    keep.low_use_epochs += 1;
+    if keep.low_use_epochs == MAX_LOW_USE_EPOCHS {
+        keep.low_use_epochs = 0;
         if let Err(error) = keep.store.give_back(used) {
-            log::debug!("memory of copies is not given back: {}", sys::chain(&error));
+            log::debug!(
+                "memory of copies is not given back: {}",
+                system_calls::error_chain(&error)
+            );
         }
     }
 }
 
 /// Commits the pending epoch, for this worker and for the replicas that it stores.
 pub fn commit(rt: &Runtime) {
-    let Some((epoch, began)) = commit_pending(rt, &mut keep(rt)) else {
+    let Some((epoch, began)) = commit_pending(rt, &mut replicas(rt)) else {
         return;
     };
     events::emit(Kind::Commit {
@@ -117,15 +120,15 @@ pub fn commit(rt: &Runtime) {
 ///
 /// `None` if no epoch is pending, or if it is incomplete here.
 fn commit_pending(rt: &Runtime, keep: &mut Replicas) -> Option<(Epoch, Instant)> {
-    let pending = keep.pending.take_if(|pending| pending.is_whole())?;
-    attention::clear(PENDING);
+    let pending = keep.pending.take_if(|pending| pending.is_complete())?;
+    work_flags::clear(PENDING);
     let (epoch, began) = (pending.epoch, pending.began);
-    keep.since = began;
+    keep.committed_at = began;
     keep.rate = pending.rate().map_or(keep.rate, |rate| rate.max(keep.rate));
-    if let Some(legacy) = &mut keep.legacy {
+    if let Some(legacy) = &mut keep.persistent_store {
         legacy.commit(&mut keep.store);
     }
-    let remains = pending.end(&mut keep.store, &keep.helper);
+    let remains = pending.finish(&mut keep.store, &keep.helper);
     // Changes for other workers, changes from them, and the resulting parity.
     let used = 3 * remains.delta.page_count();
     if keep
@@ -134,7 +137,7 @@ fn commit_pending(rt: &Runtime, keep: &mut Replicas) -> Option<(Epoch, Instant)>
         .apply(remains.delta, &mut keep.store)
         .is_err()
     {
-        fail(
+        abort_with_error(
             rt,
             message::EPOCHS_NOT_IN_ORDER,
             &std::io::Error::other("internal error"),
@@ -142,10 +145,10 @@ fn commit_pending(rt: &Runtime, keep: &mut Replicas) -> Option<(Epoch, Instant)>
     }
     keep.own.state = remains.state;
     if let Some(received) = remains.received {
-        received.apply(rt, &mut keep.partners, &mut keep.store, &keep.helper);
+        received.apply(rt, &mut keep.stored, &mut keep.store, &keep.helper);
     }
-    keep.own.image.give_up(&remains.spared, &mut keep.store);
-    trim(rt, keep, used);
+    keep.own.image.elide(&remains.spared, &mut keep.store);
+    return_unused(rt, keep, used);
     events::set_epoch(epoch);
     // If this rank dies now, other workers may not have committed this epoch.
     let before = Epoch(epoch.0.saturating_sub(1));
@@ -165,7 +168,7 @@ fn commit_pending(rt: &Runtime, keep: &mut Replicas) -> Option<(Epoch, Instant)>
 
 /// Stops the pending checkpoint after a failure; returns its epoch if its replicas are complete.
 pub fn interrupt(rt: &Runtime) -> Option<Epoch> {
-    attention::clear(PENDING);
+    work_flags::clear(PENDING);
     let keep = &mut *rt.copies.keep.borrow_mut();
     let Replicas {
         orphans,
@@ -177,14 +180,14 @@ pub fn interrupt(rt: &Runtime) -> Option<Epoch> {
         .drain(..)
         .for_each(|transfer| transfer.give_up(store));
     let pending = pending.as_ref()?;
-    pending.is_whole().then_some(pending.epoch)
+    pending.is_complete().then_some(pending.epoch)
 }
 
 /// Returns two costs, in nanoseconds.
 ///
 /// The first is that of a return to the committed epoch instead of the pending one; the second is
 /// that of the transfer of a whole replica.
-pub fn costs(rt: &Runtime) -> (u64, u64) {
+pub fn recovery_costs(rt: &Runtime) -> (u64, u64) {
     let keep = rt.copies.keep.borrow();
     let Some(keep) = keep.as_ref() else {
         return (0, 0);
@@ -192,7 +195,7 @@ pub fn costs(rt: &Runtime) -> (u64, u64) {
     let pending = keep
         .pending
         .as_ref()
-        .map(|pending| pending.began.duration_since(keep.since));
+        .map(|pending| pending.began.duration_since(keep.committed_at));
     let bytes = keep.own.image.page_count() * PAGE_SIZE as u64;
     let sent = || {
         if keep.rate > 0.0 {
@@ -203,16 +206,16 @@ pub fn costs(rt: &Runtime) -> (u64, u64) {
     };
     (
         pending.map_or(0, |time| time.as_nanos() as u64),
-        sys::quietly(|| sent() as u64),
+        system_calls::with_exceptions_masked(|| sent() as u64),
     )
 }
 
 /// True if the own replica, committed or pending, lacks pages that functions can restore.
-pub fn is_thin(rt: &Runtime) -> bool {
-    let undoable = marks::lasting(rt).reversible_pages();
+pub fn is_reduced(rt: &Runtime) -> bool {
+    let undoable = annotations::saved_annotations(rt).reversible_pages();
     let lacks = |keep: &Replicas| {
-        let spares = |pending: &Pending| !pending.spared.is_empty();
-        !absent::among(keep.own.image.absent(), &undoable).is_empty()
+        let spares = |pending: &PendingCheckpoint| !pending.spared.is_empty();
+        !absent_pages::among(keep.own.image.absent(), &undoable).is_empty()
             || keep.pending.as_ref().is_some_and(spares)
     };
     rt.copies.keep.borrow().as_ref().is_some_and(lacks)
@@ -223,57 +226,62 @@ pub fn is_thin(rt: &Runtime) -> bool {
 /// `agreed` is the last epoch that any worker has committed, to which all workers return.
 pub fn resolve(rt: &Runtime, agreed: Epoch) {
     if let Some(keep) = &mut *rt.copies.keep.borrow_mut() {
-        adoption::resolve(keep, agreed);
+        adoption::resolve_inherited(keep, agreed);
     }
-    let is_agreed = |pending: &Pending| pending.epoch == agreed && pending.is_whole();
+    let is_agreed = |pending: &PendingCheckpoint| pending.epoch == agreed && pending.is_complete();
     let keeps = |keep: &Replicas| keep.pending.as_ref().is_some_and(is_agreed);
     if rt.copies.keep.borrow().as_ref().is_some_and(keeps) {
         return commit(rt);
     }
-    give_up_pending(rt);
+    discard_pending(rt);
 }
 
 /// Discards the pending epoch.
-pub fn give_up_pending(rt: &Runtime) {
+pub fn discard_pending(rt: &Runtime) {
     let Some(keep) = &mut *rt.copies.keep.borrow_mut() else {
         return;
     };
     let Some(pending) = keep.pending.take() else {
         return;
     };
-    if let Some(legacy) = &mut keep.legacy {
-        legacy.withdraw(&mut keep.store);
+    if let Some(legacy) = &mut keep.persistent_store {
+        legacy.discard_next(&mut keep.store);
     }
-    let remains = pending.end(&mut keep.store, &keep.helper);
+    let remains = pending.finish(&mut keep.store, &keep.helper);
     keep.tracker.abandon(remains.delta, &mut keep.store);
     if let Some(received) = remains.received {
-        received.give_up(&mut keep.store, &keep.helper);
+        received.discard(&mut keep.store, &keep.helper);
     }
 }
 
 /// Invalidates the records, because all workers return to an epoch on disk.
-pub fn forget_legacy(rt: &Runtime) {
+pub fn invalidate_store(rt: &Runtime) {
     let Some(keep) = &mut *rt.copies.keep.borrow_mut() else {
         return;
     };
-    adoption::resolve(keep, Epoch::NONE);
-    if let Some(legacy) = &mut keep.legacy {
-        legacy.forget(&mut keep.store);
+    adoption::resolve_inherited(keep, Epoch::NONE);
+    if let Some(legacy) = &mut keep.persistent_store {
+        legacy.invalidate(&mut keep.store);
     }
 }
 
 /// Records the replicas in this process after a recovery.
-pub fn renew_legacy(rt: &Runtime, welcome: Vec<u8>) {
+pub fn record_replicas(rt: &Runtime, welcome: Vec<u8>) {
     let Replicas {
-        legacy,
+        persistent_store: legacy,
         own,
-        partners,
+        stored: partners,
         store,
-        since,
+        committed_at: since,
         ..
-    } = &mut *keep(rt);
+    } = &mut *replicas(rt);
     *since = Instant::now();
     if let Some(legacy) = legacy {
-        legacy.renew(rt, Kept { own, partners }, context(rt, welcome), store);
+        legacy.record_committed(
+            rt,
+            ReplicaSet { own, partners },
+            record_context(rt, welcome),
+            store,
+        );
     }
 }

@@ -1,25 +1,25 @@
 //! A pending checkpoint, from its capture to the vote that commits it.
 
-use super::buddies::buddies;
-use super::copy::{Copy, State};
-use super::hands::Hands;
-use super::inquiries::{self, Inquiries};
-use super::legacy::{Context, Kept};
-use super::parity::{self, Description};
-use super::received::Received;
+use super::buddies::buddies_by_layer;
+use super::checkpoint_parts::CheckpointParts;
+use super::page_queries::{self, PageQueries};
+use super::parity_transfer::{self, EpochDescription};
+use super::persistent_store::{RecordContext, ReplicaSet};
+use super::received::ReceivedReplicas;
+use super::replica::{EncodedState, Replica};
 use super::transfer::Transfer;
-use crate::ending::fail;
+use crate::abort::abort_with_error;
 use crate::own_messages::tag;
 use crate::rounds::{Numbers, Rounds};
-use crate::sys::quietly;
+use crate::system_calls::with_exceptions_masked;
 use crate::{events, fault, headroom, world};
 use std::time::{Duration, Instant};
 use understudy_catalogue::message;
 use understudy_formats::events::Kind;
 use understudy_image::PAGE_SIZE;
-use understudy_image::epoch::Delta;
-use understudy_image::helper::{Helper, Task, Work};
-use understudy_image::parity::Combine;
+use understudy_image::helper::{Helper, HelperTask, HelperWork};
+use understudy_image::image_delta::Delta;
+use understudy_image::parity::XorPlan;
 use understudy_image::runs::PageRun;
 use understudy_image::store::PageStore;
 use understudy_image::wire::SendOptions;
@@ -30,38 +30,38 @@ use understudy_mpi::both;
 use understudy_numbers::{Epoch, Worker};
 
 /// Maximum number of pages (128 KiB) that are processed without waking the helper thread.
-const FEW: u64 = 32;
+const MAX_PAGES_WITHOUT_THREAD: u64 = 32;
 
 /// Captured state of a checkpoint.
-pub struct Capture {
+pub struct CapturedState {
     /// Changed pages.
     pub delta: Delta,
     /// State outside of pages.
-    pub state: State,
+    pub state: EncodedState,
     /// Pages that are elided here after the commit (sorted).
-    pub spared: Vec<PageRun>,
+    pub elided: Vec<PageRun>,
     pub began: Instant,
 }
 
 /// Pending checkpoint.
-pub struct Pending {
+pub struct PendingCheckpoint {
     pub epoch: Epoch,
     pub delta: Delta,
     /// State outside of pages.
-    pub state: State,
+    pub state: EncodedState,
     /// Pages that this process elides.
     pub spared: Vec<PageRun>,
     pub began: Instant,
     /// Computation of the delta's checksums and of its changes in parity.
-    preparing: Option<Task>,
+    preparing: Option<HelperTask>,
     /// Changes of the parity by the delta, per layer; empty without parity.
     changes: Vec<Delta>,
     /// Deduplication queries that precede the pages.
-    inquiries: Inquiries,
+    queries: PageQueries,
     /// Transfers to the buddy and from the other worker of each layer.
     transfers: Vec<Transfer>,
     /// Complete received data, and their length by layer.
-    received: Option<(Received, Vec<u64>)>,
+    received: Option<(ReceivedReplicas, Vec<u64>)>,
     /// Vote on the commit, once this worker has received everything.
     commit: Option<Rounds>,
     /// Time until all data were sent, too.
@@ -69,32 +69,32 @@ pub struct Pending {
 }
 
 /// Result of a finished checkpoint, to be applied or discarded.
-pub struct Remains {
+pub struct CheckpointResult {
     pub delta: Delta,
     /// State outside of pages.
-    pub state: State,
+    pub state: EncodedState,
     /// Pages that are elided here (sorted).
     pub spared: Vec<PageRun>,
     /// Data received from other workers.
-    pub received: Option<Received>,
+    pub received: Option<ReceivedReplicas>,
 }
 
-impl Pending {
+impl PendingCheckpoint {
     /// Begins a checkpoint for the captured state; `transfers` are ready to receive.
     pub fn begin(
         rt: &Runtime,
-        captured: Capture,
+        captured: CapturedState,
         transfers: Vec<Transfer>,
-        hands: Hands,
-    ) -> Pending {
-        let Capture {
+        hands: CheckpointParts,
+    ) -> PendingCheckpoint {
+        let CapturedState {
             delta,
             state,
-            spared,
+            elided: spared,
             began,
         } = captured;
-        let mut pending = Pending {
-            inquiries: Inquiries::due(rt, &delta, hands.habits),
+        let mut pending = PendingCheckpoint {
+            queries: PageQueries::determine(rt, &delta, hands.query_histories),
             epoch: delta.epoch(),
             delta,
             state,
@@ -107,22 +107,24 @@ impl Pending {
             commit: None,
             shipped: None,
         };
-        let sums = sums::work(pending.delta.runs(), hands.store);
-        let work: Work = if world::get(rt).redundancy.is_parity() {
-            let mut combine = Combine::default();
+        let sums = sums::sums_work(pending.delta.runs(), hands.store);
+        let work: HelperWork = if world::get(rt).redundancy.is_parity() {
+            let mut combine = XorPlan::default();
             let (layers, own) = (pending.transfers.len(), &hands.own.image);
             pending.changes =
-                layers::changes(&pending.delta, own, layers, &mut combine, hands.store)
-                    .unwrap_or_else(|error| fail(rt, message::NO_MEMORY_FOR_COPIES, &error));
+                layers::parity_changes(&pending.delta, own, layers, &mut combine, hands.store)
+                    .unwrap_or_else(|error| {
+                        abort_with_error(rt, message::NO_MEMORY_FOR_COPIES, &error)
+                    });
             Box::new(move || {
                 let sums = sums();
-                combine.run();
+                combine.execute();
                 sums
             })
         } else {
             Box::new(sums)
         };
-        let is_little = pending.delta.page_count() <= FEW;
+        let is_little = pending.delta.page_count() <= MAX_PAGES_WITHOUT_THREAD;
         pending.preparing = Some(match is_little {
             true => hands.helper.do_now(work),
             false => hands.helper.start(work),
@@ -138,21 +140,26 @@ impl Pending {
             return Ok(());
         }
         for (layer, transfer) in self.transfers.iter_mut().enumerate() {
-            if self.inquiries.is_over(layer) {
+            if self.queries.is_over(layer) {
                 let outgoing = self
                     .delta
                     .outgoing(Vec::new(), store, SendOptions::default());
-                transfer.give(outgoing, self.state.clone());
+                transfer.set_outgoing(outgoing, self.state.clone());
             } else {
-                transfer.withhold();
+                transfer.postpone();
             }
         }
         self.ship(rt)
     }
 
     fn ship(&mut self, rt: &Runtime) -> mpi::Result<()> {
-        for ((layer, transfer), (to, _)) in self.transfers.iter_mut().enumerate().zip(buddies(rt)) {
-            if self.inquiries.is_over(layer) {
+        for ((layer, transfer), (to, _)) in self
+            .transfers
+            .iter_mut()
+            .enumerate()
+            .zip(buddies_by_layer(rt))
+        {
+            if self.queries.is_over(layer) {
                 transfer.ship(world::private(rt), to)?;
             }
         }
@@ -161,25 +168,32 @@ impl Pending {
     }
 
     /// Sends the checksums or, with parity, the changes, after their computation.
-    fn prepared(&mut self, rt: &Runtime, sums: &[u64], hands: &mut Hands) -> mpi::Result<()> {
-        hands.store.note_sums(self.delta.runs(), sums);
+    fn send_checksums(
+        &mut self,
+        rt: &Runtime,
+        sums: &[u64],
+        hands: &mut CheckpointParts,
+    ) -> mpi::Result<()> {
+        hands.store.set_sums(self.delta.runs(), sums);
         if !world::get(rt).redundancy.is_parity() {
             let sent = self.transfers.iter_mut().enumerate();
-            let sent = sent.filter(|(layer, _)| self.inquiries.is_over(*layer));
-            let give = |(_, transfer): (usize, &mut Transfer)| transfer.give_sums(sums.to_vec());
+            let sent = sent.filter(|(layer, _)| self.queries.is_over(*layer));
+            let give =
+                |(_, transfer): (usize, &mut Transfer)| transfer.send_sums_later(sums.to_vec());
             return sent.map(give).fold(Ok(()), both);
         }
         let description =
-            Description::after(&self.delta, &hands.own.image, &self.state, hands.store).encode();
+            EpochDescription::after(&self.delta, &hands.own.image, &self.state, hands.store)
+                .encode();
         for (layer, (transfer, changes)) in self.transfers.iter_mut().zip(&self.changes).enumerate()
         {
-            let state = if layer == parity::DESCRIBED {
+            let state = if layer == parity_transfer::DESCRIPTION_LAYER {
                 description.clone()
             } else {
-                State::default()
+                EncodedState::default()
             };
             let (epoch, base) = (self.epoch, Some(self.delta.base()));
-            parity::give(
+            parity_transfer::add_pages(
                 transfer,
                 changes.runs().to_vec(),
                 epoch,
@@ -193,27 +207,27 @@ impl Pending {
 
     /// Advances as far as possible; returns the result of the vote once everything is done.
     ///
-    /// `context` returns the facts that are recorded beside the replicas.
+    /// `record_context` returns the facts that are recorded beside the replicas.
     pub fn advance(
         &mut self,
         rt: &Runtime,
-        mut hands: Hands,
-        context: impl FnOnce() -> Context,
+        mut hands: CheckpointParts,
+        context: impl FnOnce() -> RecordContext,
     ) -> mpi::Result<Option<Numbers>> {
-        if let Some(task) = self.preparing.take_if(|task| hands.helper.is_over(task)) {
+        if let Some(task) = self.preparing.take_if(|task| hands.helper.poll(task)) {
             let sums = checksums(hands.helper, task);
-            self.prepared(rt, &sums, &mut hands)?;
+            self.send_checksums(rt, &sums, &mut hands)?;
         }
         for transfer in &mut self.transfers {
             transfer.poll(rt, hands.store)?;
         }
         if self.preparing.is_none() {
-            inquiries::answer(&mut self.transfers, &self.delta, &mut hands)?;
+            page_queries::answer_queries(&mut self.transfers, &self.delta, &mut hands)?;
             let captured = (&self.delta, &self.state);
-            self.inquiries
+            self.queries
                 .advance(rt, &mut self.transfers, captured, &mut hands)?;
         }
-        let is_whole = self.transfers.iter().all(Transfer::is_whole);
+        let is_whole = self.transfers.iter().all(Transfer::is_received);
         if self.received.is_none() && self.preparing.is_none() && is_whole {
             let payloads: Vec<_> = self
                 .transfers
@@ -221,31 +235,31 @@ impl Pending {
                 .filter_map(Transfer::take_received)
                 .collect();
             let lengths = payloads.iter().map(|payload| payload.bytes()).collect();
-            let received = Received::new(rt, payloads, self.epoch, &mut hands);
+            let received = ReceivedReplicas::new(rt, payloads, self.epoch, &mut hands);
             self.received = Some((received, lengths));
         }
         let Some((received, lengths)) = &mut self.received else {
             return Ok(None);
         };
         if self.commit.is_none() {
-            if !received.is_ready(hands.helper) {
+            if !received.poll_complete(hands.helper) {
                 return Ok(None);
             }
             fault::point("whole.begin", self.epoch);
-            if let Some(legacy) = hands.legacy.as_deref_mut() {
-                let own = Copy {
+            if let Some(legacy) = hands.persistent_store.as_deref_mut() {
+                let own = Replica {
                     image: hands
                         .own
                         .image
                         .after(&self.delta)
-                        .without(&self.spared, hands.store),
+                        .without_pages(&self.spared, hands.store),
                     state: self.state.clone(),
                     script: hands.own.script.clone(),
                 };
-                let partners = received.preview(hands.partners, hands.store);
-                legacy.note_whole(
+                let partners = received.preview(hands.stored, hands.store);
+                legacy.record_complete(
                     rt,
-                    Kept {
+                    ReplicaSet {
                         own: &own,
                         partners: &partners,
                     },
@@ -271,40 +285,40 @@ impl Pending {
             self.shipped = Some(self.began.elapsed());
             let sent: Vec<u64> = self.transfers.iter().map(Transfer::bytes).collect();
             let alike: Vec<u64> = (0..sent.len())
-                .map(|layer| self.inquiries.alike(layer))
+                .map(|layer| self.queries.equal_pages(layer))
                 .collect();
-            tell_shipped(rt, self.epoch, self.began, (&sent, &alike), lengths);
+            report_shipped(rt, self.epoch, self.began, (&sent, &alike), lengths);
         }
         Ok(met)
     }
 
     /// True if this worker has received everything.
-    pub fn is_whole(&self) -> bool {
+    pub fn is_complete(&self) -> bool {
         self.commit.is_some()
     }
 
     /// Returns the rate of sending in bytes per nanosecond; `None` before all pages were sent.
     pub fn rate(&self) -> Option<f64> {
-        let sent = self.delta.page_count() - self.inquiries.alike(0);
+        let sent = self.delta.page_count() - self.queries.equal_pages(0);
         let bytes = sent * PAGE_SIZE as u64;
         self.shipped
-            .map(|took| quietly(|| bytes as f64 / took.as_nanos().max(1) as f64))
+            .map(|took| with_exceptions_masked(|| bytes as f64 / took.as_nanos().max(1) as f64))
     }
 
     /// Ends all activity, frees the memory of data to send, and returns the rest.
-    pub fn end(self, store: &mut PageStore, helper: &Helper) -> Remains {
+    pub fn finish(self, store: &mut PageStore, helper: &Helper) -> CheckpointResult {
         if let Some(task) = self.preparing {
             let sums = checksums(helper, task);
-            store.note_sums(self.delta.runs(), &sums);
+            store.set_sums(self.delta.runs(), &sums);
         }
-        self.inquiries.end(helper);
+        self.queries.finish(helper);
         self.transfers
             .into_iter()
             .for_each(|transfer| transfer.give_up(store));
         self.changes
             .into_iter()
             .for_each(|changes| changes.free(store));
-        Remains {
+        CheckpointResult {
             delta: self.delta,
             state: self.state,
             spared: self.spared,
@@ -316,15 +330,15 @@ impl Pending {
 /// Returns the checksums of captured pages.
 ///
 /// The checksums are wrong if memory of replicas was freed meanwhile.
-fn checksums(helper: &Helper, task: Task) -> Vec<u64> {
-    let mut sums = helper.end(task);
-    if headroom::has_given_up() {
+fn checksums(helper: &Helper, task: HelperTask) -> Vec<u64> {
+    let mut sums = helper.wait(task);
+    if headroom::is_memory_released() {
         sums.iter_mut().for_each(|sum| *sum = !*sum);
     }
     sums
 }
 
-fn tell_shipped(
+fn report_shipped(
     rt: &Runtime,
     epoch: Epoch,
     began: Instant,
@@ -333,7 +347,8 @@ fn tell_shipped(
 ) {
     let player = |worker: Worker| world::get(rt).players[worker.index()];
     let (of, ns) = (epoch, events::nanoseconds(began));
-    for ((((to, from), &sent), &alike), &received) in buddies(rt).zip(sent).zip(alike).zip(received)
+    for ((((to, from), &sent), &alike), &received) in
+        buddies_by_layer(rt).zip(sent).zip(alike).zip(received)
     {
         events::emit(Kind::Ship {
             epoch: of,

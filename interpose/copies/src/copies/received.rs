@@ -1,20 +1,20 @@
 //! Data received from other workers for an epoch that is not committed yet.
 
-use super::copy::Copy;
-use super::hands::Hands;
-use super::parity::Folding;
+use super::checkpoint_parts::CheckpointParts;
+use super::parity_transfer::Folding;
+use super::replica::Replica;
 use super::transfer::Payload;
-use crate::ending::fail;
+use crate::abort::abort_with_error;
 use crate::world;
 use understudy_catalogue::message;
-use understudy_image::epoch::WrongBase;
-use understudy_image::helper::{Helper, Task};
-use understudy_image::parity::Combine;
+use understudy_image::helper::{Helper, HelperTask};
+use understudy_image::image_delta::WrongBase;
+use understudy_image::parity::XorPlan;
 use understudy_image::store::PageStore;
 use understudy_job::Runtime;
 use understudy_numbers::Epoch;
 
-pub enum Received {
+pub enum ReceivedReplicas {
     /// Replicas of all layers.
     Copies(Vec<Payload>),
     /// Changes of the parity, which are being applied.
@@ -22,20 +22,25 @@ pub enum Received {
         /// Resulting parity.
         folding: Folding,
         /// Computation of the parity.
-        task: Task,
+        task: HelperTask,
         /// True if the computation is done.
         is_done: bool,
     },
 }
 
-impl Received {
-    pub fn new(rt: &Runtime, payloads: Vec<Payload>, epoch: Epoch, hands: &mut Hands) -> Received {
+impl ReceivedReplicas {
+    pub fn new(
+        rt: &Runtime,
+        payloads: Vec<Payload>,
+        epoch: Epoch,
+        hands: &mut CheckpointParts,
+    ) -> ReceivedReplicas {
         // With parity there is one image for all layers.
-        let last = hands.partners.len().saturating_sub(1);
+        let last = hands.stored.len().saturating_sub(1);
         for (layer, payload) in payloads.iter().enumerate() {
-            let image = hands.partners[layer.min(last)].image.epoch();
+            let image = hands.stored[layer.min(last)].image.epoch();
             if let Some(base) = payload.base().filter(|&base| base != image) {
-                fail(
+                abort_with_error(
                     rt,
                     message::COPY_OF_PARTNER_NOT_KEPT,
                     &WrongBase { base, image },
@@ -43,40 +48,40 @@ impl Received {
             }
         }
         if !world::get(rt).redundancy.is_parity() {
-            return Received::Copies(payloads);
+            return ReceivedReplicas::Copies(payloads);
         }
-        let mut combine = Combine::default();
-        let parity = &hands.partners[0].image;
+        let mut combine = XorPlan::default();
+        let parity = &hands.stored[0].image;
         let folding = Folding::new(payloads, parity, epoch, &mut combine, hands.store)
-            .unwrap_or_else(|error| fail(rt, message::NO_MEMORY_FOR_COPIES, &error));
-        Received::Parity {
+            .unwrap_or_else(|error| abort_with_error(rt, message::NO_MEMORY_FOR_COPIES, &error));
+        ReceivedReplicas::Parity {
             folding,
-            task: hands.helper.start(Box::new(move || combine.run())),
+            task: hands.helper.start(Box::new(move || combine.execute())),
             is_done: false,
         }
     }
 
     /// Returns true if this worker has all data for the commit.
-    pub fn is_ready(&mut self, helper: &Helper) -> bool {
+    pub fn poll_complete(&mut self, helper: &Helper) -> bool {
         match self {
-            Received::Copies(_) => true,
-            Received::Parity { task, is_done, .. } => {
-                *is_done = *is_done || helper.is_over(task);
+            ReceivedReplicas::Copies(_) => true,
+            ReceivedReplicas::Parity { task, is_done, .. } => {
+                *is_done = *is_done || helper.poll(task);
                 *is_done
             }
         }
     }
 
     /// Returns the replicas as they will be after the commit.
-    pub fn preview(&self, partners: &[Copy], store: &mut PageStore) -> Vec<Copy> {
+    pub fn preview(&self, partners: &[Replica], store: &mut PageStore) -> Vec<Replica> {
         match self {
-            Received::Copies(payloads) => {
+            ReceivedReplicas::Copies(payloads) => {
                 let pairs = payloads.iter().zip(partners);
                 pairs
                     .map(|(payload, kept)| payload.preview(kept, store))
                     .collect()
             }
-            Received::Parity { folding, .. } => vec![folding.preview(&partners[0])],
+            ReceivedReplicas::Parity { folding, .. } => vec![folding.preview(&partners[0])],
         }
     }
 
@@ -84,36 +89,36 @@ impl Received {
     pub fn apply(
         self,
         rt: &Runtime,
-        partners: &mut [Copy],
+        partners: &mut [Replica],
         store: &mut PageStore,
         helper: &Helper,
     ) {
         match self {
-            Received::Copies(payloads) => {
+            ReceivedReplicas::Copies(payloads) => {
                 for (payload, kept) in payloads.into_iter().zip(partners) {
-                    payload
-                        .apply(kept, store)
-                        .unwrap_or_else(|error| fail(rt, message::PARTNER_COPY_NOT_KEPT, &error));
+                    payload.apply(kept, store).unwrap_or_else(|error| {
+                        abort_with_error(rt, message::PARTNER_COPY_NOT_KEPT, &error)
+                    });
                 }
             }
-            Received::Parity { folding, task, .. } => {
-                let is_something = helper.end(task);
+            ReceivedReplicas::Parity { folding, task, .. } => {
+                let is_something = helper.wait(task);
                 folding
                     .apply(&is_something, &mut partners[0], store)
-                    .unwrap_or_else(|error| fail(rt, message::PARITY_NOT_KEPT, &error));
+                    .unwrap_or_else(|error| abort_with_error(rt, message::PARITY_NOT_KEPT, &error));
             }
         }
     }
 
     /// Discards the data.
-    pub fn give_up(self, store: &mut PageStore, helper: &Helper) {
+    pub fn discard(self, store: &mut PageStore, helper: &Helper) {
         match self {
-            Received::Copies(payloads) => payloads
+            ReceivedReplicas::Copies(payloads) => payloads
                 .into_iter()
-                .for_each(|payload| payload.give_up(store)),
-            Received::Parity { folding, task, .. } => {
-                helper.end(task);
-                folding.give_up(store);
+                .for_each(|payload| payload.release_after_reset(store)),
+            ReceivedReplicas::Parity { folding, task, .. } => {
+                helper.wait(task);
+                folding.discard(store);
             }
         }
     }

@@ -1,23 +1,23 @@
 //! Replica state of this process.
 
-use super::legacy::Estate;
+use super::persistent_store::ForeignStore;
 use super::replicas::Replicas;
-use crate::cell::Field;
+use crate::runtime_state::StateCell;
 
 /// Replicas of this process, and those of a dead one.
 pub struct ReplicaState {
     /// All replicas; `None` before the first.
-    pub(super) keep: Field<Option<Replicas>>,
+    pub(super) keep: StateCell<Option<Replicas>>,
     /// The persistent replica store of a dead process, until it is adopted.
-    pub(super) found: Field<Option<Estate>>,
+    pub(super) found: StateCell<Option<ForeignStore>>,
 }
 
 impl ReplicaState {
     /// State at the start of the process.
     pub const fn start() -> ReplicaState {
         ReplicaState {
-            keep: Field::new(None),
-            found: Field::new(None),
+            keep: StateCell::new(None),
+            found: StateCell::new(None),
         }
     }
 }

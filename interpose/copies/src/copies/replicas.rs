@@ -1,20 +1,20 @@
 //! Replicas in this process: its own, those of other workers, and the pending ones.
 
-use super::copy::Copy;
-use super::hands::Hands;
-use super::legacy::{self, Legacy};
-use super::pending::Pending;
+use super::checkpoint_parts::CheckpointParts;
+use super::pending::PendingCheckpoint;
+use super::persistent_store::{self, PersistentStore};
+use super::replica::Replica;
 use super::transfer::Transfer;
-use crate::ending::fail;
+use crate::abort::abort_with_error;
 use crate::fault::MissingFeature;
-use crate::{fault, sys, told, world};
+use crate::{fault, process_info, system_calls, world};
 use std::time::Instant;
 use understudy_catalogue::message;
 use understudy_image::helper::Helper;
 use understudy_image::store::PageStore;
 use understudy_image::track::{TrackError, Tracker};
 use understudy_job::Runtime;
-use understudy_policy::habit::Habit;
+use understudy_policy::query_policy::QueryHistory;
 
 /// Replicas in this process, and the means to create the next ones.
 pub struct Replicas {
@@ -23,71 +23,79 @@ pub struct Replicas {
     /// Tracker of changed pages.
     pub tracker: Tracker,
     /// This rank's own last committed epoch.
-    pub own: Copy,
+    pub own: Replica,
     /// Replicas of the workers whose buddy this one is, by layer.
-    pub partners: Vec<Copy>,
+    pub stored: Vec<Replica>,
     pub(super) helper: Helper,
     /// Results of past deduplication queries to the buddies, by layer.
-    pub(super) habits: Vec<Habit>,
-    pub(super) legacy: Option<Legacy>,
+    pub(super) query_histories: Vec<QueryHistory>,
+    pub(super) persistent_store: Option<PersistentStore>,
     /// Failed transfers of a recovery, to whose memory the library may still write.
     pub orphans: Vec<Transfer>,
     /// Number of successive epochs that have used far less memory than allocated.
-    pub(super) frugal: u32,
-    pub(super) pending: Option<Pending>,
+    pub(super) low_use_epochs: u32,
+    pub(super) pending: Option<PendingCheckpoint>,
     /// Time at which the program was at the cut of the committed epoch.
-    pub(super) since: Instant,
-    /// Highest [`Pending::rate`] of all epochs.
+    pub(super) committed_at: Instant,
+    /// Highest [`PendingCheckpoint::rate`] of all epochs.
     pub(super) rate: f64,
 }
 
 impl Replicas {
     /// Creates the store, the tracker and the helper thread; replicas are empty.
     pub(super) fn new(rt: &Runtime) -> Replicas {
-        let (store, legacy) = legacy::new_store()
-            .unwrap_or_else(|error| fail(rt, message::NO_MEMORY_FOR_COPIES, &error));
-        let selected = Tracker::select_where(told::config().tracking, pretended_lack())
-            .unwrap_or_else(|error| fail(rt, message::TRACKING_UNAVAILABLE, &error));
+        let (store, legacy) = persistent_store::new_store()
+            .unwrap_or_else(|error| abort_with_error(rt, message::NO_MEMORY_FOR_COPIES, &error));
+        let selected =
+            Tracker::select_with_failure(process_info::config().tracking, simulated_failure())
+                .unwrap_or_else(|error| {
+                    abort_with_error(rt, message::TRACKING_UNAVAILABLE, &error)
+                });
         if let Some(why) = selected.fallback {
-            log::info!("{}", message::pages_compared(sys::chain(&why)));
+            log::info!(
+                "{}",
+                message::pages_compared(system_calls::error_chain(&why))
+            );
         }
-        let layers = world::get(rt).redundancy.kept();
+        let layers = world::get(rt).redundancy.images_per_worker();
         Replicas {
             store,
             tracker: selected.tracker,
-            own: Copy::default(),
-            partners: (0..layers).map(|_| Copy::default()).collect(),
-            habits: vec![Habit::default(); layers],
+            own: Replica::default(),
+            stored: (0..layers).map(|_| Replica::default()).collect(),
+            query_histories: vec![QueryHistory::default(); layers],
             helper: Helper::new()
-                .unwrap_or_else(|error| fail(rt, message::NO_CHECKSUM_THREAD, &error)),
-            legacy,
+                .unwrap_or_else(|error| abort_with_error(rt, message::NO_CHECKSUM_THREAD, &error)),
+            persistent_store: legacy,
             orphans: Vec::new(),
-            frugal: 0,
+            low_use_epochs: 0,
             pending: None,
-            since: Instant::now(),
+            committed_at: Instant::now(),
             rate: 0.0,
         }
     }
 
     /// Returns the pending checkpoint, and the parts of the replicas that it uses.
-    pub(super) fn at_work(&mut self) -> (&mut Option<Pending>, Hands<'_>) {
-        let hands = Hands {
+    pub(super) fn pending_and_parts(
+        &mut self,
+    ) -> (&mut Option<PendingCheckpoint>, CheckpointParts<'_>) {
+        let hands = CheckpointParts {
             store: &mut self.store,
             own: &self.own,
-            partners: &self.partners,
+            stored: &self.stored,
             helper: &self.helper,
-            habits: &mut self.habits,
-            legacy: self.legacy.as_mut(),
+            query_histories: &mut self.query_histories,
+            persistent_store: self.persistent_store.as_mut(),
         };
         (&mut self.pending, hands)
     }
 }
 
 /// Returns the tracker's error that a fault test simulates for a missing kernel feature.
-fn pretended_lack() -> Option<TrackError> {
-    if fault::pretends(MissingFeature::PagemapScan) {
+fn simulated_failure() -> Option<TrackError> {
+    if fault::is_missing(MissingFeature::PagemapScan) {
         Some(TrackError::NoScan)
-    } else if fault::pretends(MissingFeature::Userfaultfd) {
+    } else if fault::is_missing(MissingFeature::Userfaultfd) {
         Some(TrackError::OpenUffd(std::io::Error::from_raw_os_error(
             libc::EPERM,
         )))

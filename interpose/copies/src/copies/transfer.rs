@@ -9,15 +9,15 @@
 //! as a head of its own, and after the answer the receiver waits for the next head.
 #![allow(unsafe_code)]
 
-mod asking;
+mod page_query;
 
-use super::copy::{Copy, State};
+use super::replica::{EncodedState, Replica};
 use crate::own_messages::{self, Peer, tag};
 use std::ffi::{c_int, c_void};
 use std::mem::take;
 use understudy_catalogue::message;
-use understudy_image::alike::Wanted;
-use understudy_image::epoch::SlotRun;
+use understudy_image::deduplication::PageQuery;
+use understudy_image::image_delta::SlotRun;
 use understudy_image::store::PageStore;
 use understudy_image::wire::{Header, Incoming, Outgoing, SendOptions, WireError};
 use understudy_job::Runtime;
@@ -30,22 +30,22 @@ use xxhash_rust::xxh3::xxh3_64;
 /// Maximum size of a head in bytes.
 const HEAD_BYTES: usize = 32 << 10;
 /// Length of a head's first part: the lengths of header and state, and their checksums.
-const LENGTHS: usize = 4 * size_of::<u64>();
+const HEAD_NUMBER_BYTES: usize = 4 * size_of::<u64>();
 
 /// Value in place of the length of a state, if the head contains a query.
-const QUESTION: u64 = u64::MAX;
+const QUERY_MARK: u64 = u64::MAX;
 
 /// Received replica: a delta or a whole image, and the encoded state.
 pub struct Payload {
     incoming: Incoming,
-    state: State,
+    state: EncodedState,
 }
 
 impl Payload {
     /// Applies the payload to a stored replica.
     ///
     /// A delta is applied to the image from which it starts; a whole image replaces the stored one.
-    pub fn apply(self, copy: &mut Copy, store: &mut PageStore) -> Result<(), WireError> {
+    pub fn apply(self, copy: &mut Replica, store: &mut PageStore) -> Result<(), WireError> {
         if self.incoming.header().base.is_some() {
             let delta = self.incoming.into_delta(store)?;
             if copy.image.apply(delta, store).is_err() {
@@ -64,9 +64,9 @@ impl Payload {
     }
 
     /// Returns the result of [`Payload::apply`] without changing the replica.
-    pub fn preview(&self, copy: &Copy, store: &mut PageStore) -> Copy {
+    pub fn preview(&self, copy: &Replica, store: &mut PageStore) -> Replica {
         let script = self.incoming.header().base.and(copy.script.clone());
-        Copy {
+        Replica {
             image: self.incoming.preview(&copy.image, store),
             state: self.state.clone(),
             script,
@@ -74,7 +74,7 @@ impl Payload {
     }
 
     /// Returns the pages, sorted, whose slots the caller then owns, and the state.
-    pub fn into_parts(self) -> (Vec<SlotRun>, State) {
+    pub fn into_parts(self) -> (Vec<SlotRun>, EncodedState) {
         (self.incoming.into_runs(), self.state)
     }
 
@@ -94,25 +94,25 @@ impl Payload {
     }
 
     /// Releases the memory of the pages.
-    pub fn give_up(self, store: &mut PageStore) {
+    pub fn release_after_reset(self, store: &mut PageStore) {
         self.incoming.cancel(store);
     }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Step {
+enum ReceiveStep {
     /// The head has not arrived.
     Head,
     /// Header and state follow in separate messages.
-    Long,
+    LongHead,
     /// A query follows in a separate message.
     Question,
     /// A query has arrived, which this process must answer.
-    Asked,
+    Queried,
     /// Pages and checksums are arriving.
     Pages,
     /// All data have been received.
-    Whole,
+    Complete,
 }
 
 /// Transfer to one rank, from another, or both.
@@ -128,27 +128,27 @@ pub struct Transfer {
     sums_for: Option<Worker>,
     their_head: Vec<u8>,
     their_header: Vec<u8>,
-    their_state: State,
+    their_state: EncodedState,
     incoming: Option<Incoming>,
     receives: Vec<RealRequest>,
     sends: Vec<RealRequest>,
     comm: RealComm,
     from: Worker,
-    step: Step,
+    step: ReceiveStep,
     /// True if the data to send wait for an answer.
     is_withheld: bool,
     /// Queries and answers that may still be in transfer.
-    said: Vec<Vec<u8>>,
+    sent_queries: Vec<Vec<u8>>,
     their_answer: Vec<u8>,
-    awaited: Vec<RealRequest>,
-    question: Option<Wanted>,
+    answer_requests: Vec<RealRequest>,
+    query: Option<PageQuery>,
     /// Slots that the last answer has reported, with one reference each.
-    alike: Vec<SlotRun>,
+    shared_slots: Vec<SlotRun>,
 }
 
 /// Creates a head with these numbers, followed by header and state if they fit.
 fn head(numbers: [u64; 4], header: &[u8], state: &[u8]) -> Vec<u8> {
-    let mut head = Vec::with_capacity(LENGTHS + header.len() + state.len());
+    let mut head = Vec::with_capacity(HEAD_NUMBER_BYTES + header.len() + state.len());
     numbers
         .iter()
         .for_each(|number| head.extend(number.to_ne_bytes()));
@@ -160,12 +160,12 @@ fn head(numbers: [u64; 4], header: &[u8], state: &[u8]) -> Vec<u8> {
 }
 
 fn fits(header: usize, state: usize) -> bool {
-    header + state <= HEAD_BYTES - LENGTHS
+    header + state <= HEAD_BYTES - HEAD_NUMBER_BYTES
 }
 
 /// Returns the given number of bytes after the first part of a head.
 fn after_lengths(head: &[u8], length: usize) -> Vec<u8> {
-    head[LENGTHS..LENGTHS + length].to_vec()
+    head[HEAD_NUMBER_BYTES..HEAD_NUMBER_BYTES + length].to_vec()
 }
 
 /// Returns the numbers at the begin of a head.
@@ -181,7 +181,7 @@ impl Transfer {
             base: None,
             runs: vec![],
             dropped: vec![],
-            yours: vec![],
+            kept_by_receiver: vec![],
             chunks: vec![],
         };
         Transfer {
@@ -197,34 +197,34 @@ impl Transfer {
             sums_for: None,
             their_head: Vec::new(),
             their_header: Vec::new(),
-            their_state: State::default(),
+            their_state: EncodedState::default(),
             incoming: None,
             receives: Vec::new(),
             sends: Vec::new(),
             comm: RealComm(std::ptr::null_mut()),
             from: Worker::default(),
-            step: Step::Whole,
+            step: ReceiveStep::Complete,
             is_withheld: false,
-            said: Vec::new(),
+            sent_queries: Vec::new(),
             their_answer: Vec::new(),
-            awaited: Vec::new(),
-            question: None,
-            alike: Vec::new(),
+            answer_requests: Vec::new(),
+            query: None,
+            shared_slots: Vec::new(),
         }
     }
 
     /// Creates a transfer of a whole replica.
-    pub fn of(copy: &Copy, store: &PageStore) -> Transfer {
+    pub fn of(copy: &Replica, store: &PageStore) -> Transfer {
         let mut transfer = Transfer::receive_only();
         let outgoing = copy.image.outgoing(store, SendOptions::default());
         let sums = store.sums(&outgoing.runs);
-        transfer.give(outgoing, copy.state.clone());
-        transfer.sums_before(sums);
+        transfer.set_outgoing(outgoing, copy.state.clone());
+        transfer.set_sums(sums);
         transfer
     }
 
     /// Adds pages and state to send; the pages' checksums follow later.
-    pub fn give(&mut self, outgoing: Outgoing, state: State) {
+    pub fn set_outgoing(&mut self, outgoing: Outgoing, state: EncodedState) {
         self.header = outgoing.header.encode();
         let lengths = [self.header.len() as u64, state.bytes.len() as u64];
         let numbers = [lengths[0], lengths[1], xxh3_64(&self.header), state.sum];
@@ -233,13 +233,13 @@ impl Transfer {
     }
 
     /// Adds the checksums of pages that are being sent, and sends them.
-    pub fn give_sums(&mut self, sums: Vec<u64>) -> mpi::Result<()> {
+    pub fn send_sums_later(&mut self, sums: Vec<u64>) -> mpi::Result<()> {
         self.sums = sums;
         self.send_sums()
     }
 
     /// Adds the checksums before the pages are sent.
-    pub fn sums_before(&mut self, sums: Vec<u64>) {
+    pub fn set_sums(&mut self, sums: Vec<u64>) {
         self.sums = sums;
     }
 
@@ -282,9 +282,9 @@ impl Transfer {
     }
 
     /// Starts to receive by posting the receive of the head.
-    pub fn expect(&mut self, comm: RealComm, from: Worker) -> mpi::Result<()> {
+    pub fn post_head(&mut self, comm: RealComm, from: Worker) -> mpi::Result<()> {
         (self.comm, self.from) = (comm, from);
-        self.step = Step::Head;
+        self.step = ReceiveStep::Head;
         self.their_head = vec![0; HEAD_BYTES];
         let into = self.their_head.as_mut_ptr().cast();
         self.receive(into, HEAD_BYTES, tag::HEAD)
@@ -314,32 +314,32 @@ impl Transfer {
         to: Option<Worker>,
         from: Option<Worker>,
     ) -> mpi::Result<()> {
-        let expected = from.map_or(Ok(()), |from| self.expect(comm, from));
+        let expected = from.map_or(Ok(()), |from| self.post_head(comm, from));
         both(expected, to.map_or(Ok(()), |to| self.ship(comm, to)))
     }
 
     /// Advances as far as possible.
     pub fn poll(&mut self, rt: &Runtime, store: &mut PageStore) -> mpi::Result<()> {
-        while !matches!(self.step, Step::Whole | Step::Asked) {
+        while !matches!(self.step, ReceiveStep::Complete | ReceiveStep::Queried) {
             if !own_messages::test(&mut self.receives)? {
                 return Ok(());
             }
-            self.next(rt, store)?;
+            self.advance_step(rt, store)?;
         }
         if own_messages::test(&mut self.sends)? {
             self.sends.clear();
-            self.said.clear();
+            self.sent_queries.clear();
         }
         Ok(())
     }
 
-    fn next(&mut self, rt: &Runtime, store: &mut PageStore) -> mpi::Result<()> {
+    fn advance_step(&mut self, rt: &Runtime, store: &mut PageStore) -> mpi::Result<()> {
         self.receives.clear();
         match self.step {
-            Step::Head => {
+            ReceiveStep::Head => {
                 let [header, state, _, state_sum] = numbers(&self.their_head);
-                if state == QUESTION {
-                    return self.receive_question(rt, header as usize);
+                if state == QUERY_MARK {
+                    return self.receive_query(rt, header as usize);
                 }
                 let (header, state) = (header as usize, state as usize);
                 self.their_state.sum = state_sum;
@@ -348,7 +348,7 @@ impl Transfer {
                     self.their_state.bytes = self.their_header.split_off(header);
                     return self.receive_pages(rt, store);
                 }
-                self.step = Step::Long;
+                self.step = ReceiveStep::LongHead;
                 (self.their_header, self.their_state.bytes) = (vec![0; header], vec![0; state]);
                 let (header_to, state_to) = (
                     self.their_header.as_mut_ptr().cast(),
@@ -357,22 +357,22 @@ impl Transfer {
                 self.receive(header_to, header, tag::HEADER)?;
                 self.receive(state_to, state, tag::STATE)
             }
-            Step::Question => self.hear(rt),
-            Step::Long => self.receive_pages(rt, store),
-            Step::Pages | Step::Whole | Step::Asked => {
-                self.step = Step::Whole;
+            ReceiveStep::Question => self.decode_query(rt),
+            ReceiveStep::LongHead => self.receive_pages(rt, store),
+            ReceiveStep::Pages | ReceiveStep::Complete | ReceiveStep::Queried => {
+                self.step = ReceiveStep::Complete;
                 Ok(())
             }
         }
     }
 
     fn receive_pages(&mut self, rt: &Runtime, store: &mut PageStore) -> mpi::Result<()> {
-        self.step = Step::Pages;
+        self.step = ReceiveStep::Pages;
         let mut incoming = self
             .their_header()
-            .and_then(|header| Incoming::expect(header, take(&mut self.alike), store))
+            .and_then(|header| Incoming::allocate(header, take(&mut self.shared_slots), store))
             .unwrap_or_else(|error| {
-                crate::ending::fail(rt, message::PARTNER_COPY_NOT_RECEIVED, &error)
+                crate::abort::abort_with_error(rt, message::PARTNER_COPY_NOT_RECEIVED, &error)
             });
         let chunks: Vec<_> = incoming.chunks().to_vec();
         let (sums, length) = (
@@ -416,23 +416,23 @@ impl Transfer {
     /// Returns header and state of the received replica, once they have arrived.
     ///
     /// The pages follow.
-    pub fn head(&self) -> Option<(&Header, &State)> {
+    pub fn head(&self) -> Option<(&Header, &EncodedState)> {
         Some((self.incoming.as_ref()?.header(), &self.their_state))
     }
 
     /// True if all data have been received.
-    pub fn is_whole(&self) -> bool {
-        self.step == Step::Whole
+    pub fn is_received(&self) -> bool {
+        self.step == ReceiveStep::Complete
     }
 
     /// True if all sends and receives have completed.
     pub fn is_done(&self) -> bool {
-        self.is_whole() && self.sends.is_empty() && self.sums_for.is_none() && !self.is_withheld
+        self.is_received() && self.sends.is_empty() && self.sums_for.is_none() && !self.is_withheld
     }
 
     /// Returns the received replica once it is complete.
     pub fn take_received(&mut self) -> Option<Payload> {
-        if !self.is_whole() {
+        if !self.is_received() {
             return None;
         }
         Some(Payload {
@@ -448,8 +448,12 @@ impl Transfer {
         if let Some(incoming) = self.incoming.take() {
             incoming.cancel(store);
         }
-        store.release(take(&mut self.alike).into_iter().map(SlotRun::extent));
-        (self.step, self.sums_for, self.is_withheld) = (Step::Whole, None, false);
+        store.release(
+            take(&mut self.shared_slots)
+                .into_iter()
+                .map(SlotRun::extent),
+        );
+        (self.step, self.sums_for, self.is_withheld) = (ReceiveStep::Complete, None, false);
         self.sends.clear();
     }
 }
@@ -467,7 +471,7 @@ impl Drop for Transfer {
             &mut self.their_state.bytes,
         ]
         .map(take);
-        let asked = (take(&mut self.said), take(&mut self.their_answer));
+        let asked = (take(&mut self.sent_queries), take(&mut self.their_answer));
         own_messages::keep((
             sent,
             take(&mut self.sums),

@@ -1,6 +1,6 @@
 //! Tracking of changed pages in MPI windows, which other processes write.
 
-use super::own_replica::keep;
+use super::own_replica::replicas;
 use crate::Runtime;
 use crate::objects::window;
 use understudy_image::runs::{self, AddrRange, PageRun};
@@ -20,5 +20,5 @@ pub fn expose_windows(rt: &Runtime) {
 
 /// Limits that detection to the present windows, after a capture.
 pub fn expose_only_windows(rt: &Runtime) {
-    keep(rt).tracker.expose_only(exposed(rt));
+    replicas(rt).tracker.expose_only(exposed(rt));
 }

@@ -2,8 +2,8 @@
 #![allow(unsafe_code)]
 
 use std::collections::BTreeMap;
-use understudy_formats::budget::Budget;
-use understudy_formats::cgroup::Limit;
+use understudy_formats::budget::MemoryBudget;
+use understudy_formats::cgroup::MemoryLimit;
 use understudy_image::PAGE_SIZE;
 use understudy_mpi::comm::Plain;
 use understudy_numbers::Worker;
@@ -12,7 +12,7 @@ use understudy_policy::redundancy::Redundancy;
 /// Demand and available memory of a worker for the next checkpoint, in pages.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct Claim {
+pub struct MemoryClaim {
     /// Maximum number of pages that the worker captures.
     pub captured: u64,
     /// Number of pages that the owner of the limit has left.
@@ -22,22 +22,22 @@ pub struct Claim {
 }
 
 // SAFETY: the structure consists of integers, so any bytes are a valid value.
-unsafe impl Plain for Claim {}
+unsafe impl Plain for MemoryClaim {}
 
 /// Lack of memory for a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shortage {
+pub struct MemoryShortage {
     /// First worker under the limit.
-    pub speaker: Worker,
+    pub reporter: Worker,
     /// Number of pages that the checkpoint needs there.
     pub needed: u64,
     /// Number of pages that are left there.
     pub free: u64,
 }
 
-impl Claim {
+impl MemoryClaim {
     /// Claim of a worker that captures nothing or has no limit.
-    pub const NONE: Claim = Claim {
+    pub const NONE: MemoryClaim = MemoryClaim {
         captured: 0,
         free: u64::MAX,
         owner: 0,
@@ -46,9 +46,9 @@ impl Claim {
     /// Creates the claim of a worker that captures `captured` pages.
     ///
     /// `reserve` bytes are left to the program.
-    pub fn of(captured: u64, budget: &Budget, reserve: u64) -> Claim {
-        let owner = budget.limit.as_ref().map_or(0, Limit::identity);
-        Claim {
+    pub fn of(captured: u64, budget: &MemoryBudget, reserve: u64) -> MemoryClaim {
+        let owner = budget.limit.as_ref().map_or(0, MemoryLimit::identity);
+        MemoryClaim {
             captured,
             free: budget.free.saturating_sub(reserve) / PAGE_SIZE as u64,
             owner,
@@ -56,9 +56,9 @@ impl Claim {
     }
 }
 
-impl Default for Claim {
-    fn default() -> Claim {
-        Claim::NONE
+impl Default for MemoryClaim {
+    fn default() -> MemoryClaim {
+        MemoryClaim::NONE
     }
 }
 
@@ -68,32 +68,32 @@ impl Default for Claim {
 pub fn shortage(
     redundancy: &Redundancy,
     node_of: impl Fn(Worker) -> u64,
-    claims: &[Claim],
-) -> Option<Shortage> {
-    let mut owners: BTreeMap<(u64, u64), Shortage> = BTreeMap::new();
+    claims: &[MemoryClaim],
+) -> Option<MemoryShortage> {
+    let mut owners: BTreeMap<(u64, u64), MemoryShortage> = BTreeMap::new();
     for worker in Worker::all(claims.len() as u32) {
         let claim = claims[worker.index()];
         let owner = owners.entry((node_of(worker), claim.owner));
-        let all = owner.or_insert(Shortage {
-            speaker: worker,
+        let all = owner.or_insert(MemoryShortage {
+            reporter: worker,
             needed: 0,
             free: u64::MAX,
         });
         all.needed += needed(redundancy, worker, claims);
         all.free = all.free.min(claim.free);
     }
-    let is_short = |all: &Shortage| all.needed > all.free;
+    let is_short = |all: &MemoryShortage| all.needed > all.free;
     owners
         .into_values()
         .filter(is_short)
-        .min_by_key(|all| all.speaker)
+        .min_by_key(|all| all.reporter)
 }
 
 /// Returns the number of pages that the checkpoint needs in this worker's process.
-fn needed(redundancy: &Redundancy, worker: Worker, claims: &[Claim]) -> u64 {
+fn needed(redundancy: &Redundancy, worker: Worker, claims: &[MemoryClaim]) -> u64 {
     let captured = |worker: Worker| claims[worker.index()].captured;
     let own = captured(worker);
-    let partners: u64 = redundancy.partners_of(worker).map(captured).sum();
+    let partners: u64 = redundancy.owners_at(worker).map(captured).sum();
     match redundancy.is_parity() {
         false => own + partners,
         // Changes that are sent, changes that are received, and the resulting parity.
@@ -106,8 +106,8 @@ mod tests {
     use super::*;
     use understudy_settings::Scheme;
 
-    fn claims(free: u64, owner: u64) -> Vec<Claim> {
-        let claim = |captured| Claim {
+    fn claims(free: u64, owner: u64) -> Vec<MemoryClaim> {
+        let claim = |captured| MemoryClaim {
             captured,
             free,
             owner,
@@ -126,8 +126,8 @@ mod tests {
         // Each node stores its own pages and those of the other one: 1000 in total.
         assert_eq!(shortage(&redundancy, on_two_nodes, &claims(1000, 0)), None);
         let short = shortage(&redundancy, on_two_nodes, &claims(999, 0));
-        let expected = Shortage {
-            speaker: Worker(0),
+        let expected = MemoryShortage {
+            reporter: Worker(0),
             needed: 1000,
             free: 999,
         };
@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(shortage(&redundancy, |_| 0, &claims), None);
         claims[3].free = 500;
         let short = shortage(&redundancy, |_| 0, &claims).expect("600 pages");
-        assert_eq!((short.speaker, short.needed), (Worker(3), 600));
+        assert_eq!((short.reporter, short.needed), (Worker(3), 600));
     }
 
     #[test]

@@ -7,58 +7,58 @@ use understudy_policy::pace::Terms;
 
 /// Vote of an agreement on a cut at any call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Vote {
+pub enum AnywhereVote {
     Gather,
     /// Vote in which all have stood still.
     Stand,
     Confirm,
 }
 
-impl Vote {
+impl AnywhereVote {
     /// Returns the vote that follows.
-    pub fn next(self) -> Vote {
+    pub fn next(self) -> AnywhereVote {
         match self {
-            Vote::Gather => Vote::Stand,
-            Vote::Stand | Vote::Confirm => Vote::Confirm,
+            AnywhereVote::Gather => AnywhereVote::Stand,
+            AnywhereVote::Stand | AnywhereVote::Confirm => AnywhereVote::Confirm,
         }
     }
 }
 
 /// Agreement on a cut at any call.
-pub struct Anywhere {
+pub struct AnywhereAgreement {
     pub agreement: Agreement,
     /// Vote under way.
     pub vote: Option<Rounds>,
     /// Kind of the vote under way.
-    pub which: Vote,
+    pub vote_kind: AnywhereVote,
     /// Terms of the pace, from the first vote.
     pub terms: Terms,
     /// Number of attempts in immediate succession.
-    pub tries: u32,
+    pub attempts: u32,
     /// End of the wait of a collective's entry in this vote.
     pub waits_until: Option<Instant>,
     /// Number of further entries that may wait for that long.
-    pub holds: u32,
+    pub further_waits: u32,
     /// Time from which this worker may have stood still in this attempt.
     pub stood_since: Option<Instant>,
     /// Longest time for which this worker stands still.
-    pub stands: Duration,
+    pub max_stop_time: Duration,
     /// True if this worker has resumed after a long wait.
-    pub has_given_up: bool,
+    pub has_resumed: bool,
 }
 
-impl Anywhere {
+impl AnywhereAgreement {
     /// No agreement.
-    pub const NONE: Anywhere = Anywhere {
+    pub const NONE: AnywhereAgreement = AnywhereAgreement {
         agreement: Agreement::NONE,
         vote: None,
-        which: Vote::Gather,
+        vote_kind: AnywhereVote::Gather,
         terms: [0; 2],
-        tries: 0,
+        attempts: 0,
         waits_until: None,
-        holds: 0,
+        further_waits: 0,
         stood_since: None,
-        stands: Duration::from_secs(1),
-        has_given_up: false,
+        max_stop_time: Duration::from_secs(1),
+        has_resumed: false,
     };
 }

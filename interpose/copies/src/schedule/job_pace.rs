@@ -1,12 +1,12 @@
 //! Pace of checkpoints in this process, with the clock, settings and warnings of the job.
 
-use crate::sys::{self, quietly};
-use crate::{events, renewal, told};
+use crate::system_calls::{self, with_exceptions_masked};
+use crate::{events, process_info, renewal};
 use std::time::{Duration, Instant};
 use understudy_catalogue::message;
 use understudy_formats::events::Kind;
-use understudy_formats::warning::{self, Watch};
-use understudy_policy::pace::{Failures, IntervalChange, Pace, Terms};
+use understudy_formats::warning::{self, WarningWatch};
+use understudy_policy::pace::{CheckpointPace, Failures, IntervalChange, Terms};
 
 /// Time between two polls for a warning.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -14,8 +14,8 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Pace of checkpoints, and the file with warnings that affect it.
 #[derive(Debug)]
 pub struct JobPace {
-    pace: Pace,
-    warnings: Watch,
+    pace: CheckpointPace,
+    warnings: WarningWatch,
     /// Time of the last poll for a warning.
     polled: Option<Instant>,
 }
@@ -23,8 +23,8 @@ pub struct JobPace {
 impl JobPace {
     /// The state at the start of the process.
     pub const START: JobPace = JobPace {
-        pace: Pace::START,
-        warnings: Watch::NEW,
+        pace: CheckpointPace::START,
+        warnings: WarningWatch::NEW,
         polled: None,
     };
 
@@ -41,7 +41,7 @@ impl JobPace {
 
     /// Returns the belief about failures up to this moment, for a replacement.
     pub fn failures(&mut self) -> Failures {
-        quietly(|| self.pace.failures(Instant::now()).clone())
+        with_exceptions_masked(|| self.pace.failures(Instant::now()).clone())
     }
 
     /// Replaces the belief about failures by that of other processes.
@@ -51,7 +51,7 @@ impl JobPace {
 
     /// Records a failure that has set the job back and may recur.
     pub fn fail(&mut self) {
-        quietly(|| self.pace.fail(Instant::now(), told::config().mtbf));
+        with_exceptions_masked(|| self.pace.fail(Instant::now(), process_info::config().mtbf));
     }
 
     /// Returns true if a warning requests a checkpoint after the last cut.
@@ -71,27 +71,31 @@ impl JobPace {
 
     fn read_warning(&mut self, now: Instant) {
         let before = self.polled.replace(now);
-        let file = told::config().warnings.clone();
+        let file = process_info::config().warnings.clone();
         let file = file.unwrap_or_else(|| warning::file_in(renewal::directory()));
-        match self.warnings.look(&file) {
+        match self.warnings.poll(&file) {
             Ok(Some(news)) => {
                 log::info!("a warning: {:?}", news.warning);
                 self.pace.warn(&news, before, now);
             }
             Ok(None) => (),
-            Err(why) => sys::say(message::warning_unusable(file.display(), why)),
+            Err(why) => system_calls::print_message(message::warning_unusable(file.display(), why)),
         }
     }
 
     /// Returns this process's terms for the vote.
     pub fn terms(&mut self) -> Terms {
         let deaths = renewal::spare_deaths();
-        quietly(|| self.pace.terms(deaths, Instant::now(), told::config().mtbf))
+        with_exceptions_masked(|| {
+            self.pace
+                .terms(deaths, Instant::now(), process_info::config().mtbf)
+        })
     }
 
     /// Adopts the maxima over all workers; returns the interval in force.
     pub fn agree(&mut self, terms: Terms) -> Duration {
-        let change = quietly(|| self.pace.agree(terms, told::config().interval));
+        let change =
+            with_exceptions_masked(|| self.pace.agree(terms, process_info::config().interval));
         if let Some(IntervalChange {
             cost,
             mtbf,
@@ -109,6 +113,6 @@ impl JobPace {
 
     /// Returns the interval in force.
     pub fn interval(&self) -> Duration {
-        self.pace.interval(told::config().interval)
+        self.pace.interval(process_info::config().interval)
     }
 }

@@ -1,9 +1,9 @@
 //! Borrows of the schedule, and its restoration.
 
 use super::job_pace::JobPace;
-use super::schedule_state::{Schedule, State};
-use crate::attention::{self, AGREEING, ASKED};
+use super::schedule_state::{CutState, Schedule};
 use crate::generated::MAY_WAIT;
+use crate::work_flags::{self, AGREEING, CUT_REQUESTED};
 use crate::{Runtime, arch};
 use std::cell::RefMut;
 use std::time::Instant;
@@ -11,7 +11,7 @@ use std::time::Instant;
 /// Borrows the schedule and the votes.
 #[inline]
 #[track_caller]
-pub fn state(rt: &Runtime) -> RefMut<'_, State> {
+pub fn state(rt: &Runtime) -> RefMut<'_, CutState> {
     rt.schedule.state.borrow_mut()
 }
 
@@ -30,13 +30,13 @@ pub fn restore(rt: &Runtime, schedule: Schedule, at_call: bool) {
         let pace = std::mem::replace(&mut before.pace, JobPace::START);
         (pace.after_recovery(), before.cost)
     };
-    rt.schedule.state.set(State {
+    rt.schedule.state.set(CutState {
         last: Some(Instant::now()),
-        resumed: at_call && schedule.at_candidate,
+        resumed: at_call && schedule.at_cut_point,
         pace,
         cost,
-        ..State::of(schedule)
+        ..CutState::with_schedule(schedule)
     });
-    attention::clear(ASKED | AGREEING);
+    work_flags::clear(CUT_REQUESTED | AGREEING);
     arch::undivert(&MAY_WAIT);
 }

@@ -1,46 +1,46 @@
 //! State from which the next cut follows.
 
-use super::anywhere_agreement::Anywhere;
+use super::anywhere_agreement::AnywhereAgreement;
 use super::job_pace::JobPace;
-use crate::cell::Field;
 use crate::own_messages::{Lent, Told};
 use crate::rounds::Rounds;
+use crate::runtime_state::StateCell;
 use std::time::{Duration, Instant};
 use understudy_mpi::real_types::RealRequest;
 use understudy_policy::assembly::Assemblies;
-use understudy_policy::gathering::Gatherings;
+use understudy_policy::gathering::EntryVotes;
 
 /// Part of the schedule that belongs to the program's time line; saved with a cut.
 #[derive(Clone, Copy, Debug, Default, bincode::Encode, bincode::Decode)]
 pub struct Schedule {
     /// Number of cut points passed since MPI_Init.
-    pub candidates: u64,
+    pub cut_points: u64,
     /// Cut point of the next decision.
     pub next: u64,
     /// Number of cut points from one decision to the next.
     pub stride: u64,
     /// True if a cut was postponed to the next cut point.
-    pub overdue: bool,
+    pub is_postponed: bool,
     /// True if the cut is at a cut point.
-    pub at_candidate: bool,
+    pub at_cut_point: bool,
 }
 
 /// Position of the program, and the time at which cuts are due.
 pub struct ScheduleState {
-    pub(super) state: Field<State>,
+    pub(super) state: StateCell<CutState>,
 }
 
 impl ScheduleState {
     /// State at the start of the process.
     pub const fn start() -> ScheduleState {
         ScheduleState {
-            state: Field::new(State::of(START)),
+            state: StateCell::new(CutState::with_schedule(START_SCHEDULE)),
         }
     }
 }
 
 /// Vote on a collective, of the thread with this control block, that is under way.
-pub struct Word {
+pub struct CollectiveVote {
     pub thread: usize,
     /// This process's vote, and the minimum of all members.
     pub numbers: Lent<Box<[u64; 2]>>,
@@ -48,13 +48,13 @@ pub struct Word {
 }
 
 /// State from which the next cut follows.
-pub struct State {
+pub struct CutState {
     /// Part that is saved.
     pub schedule: Schedule,
     /// First cut point that requires an action.
     ///
     /// This is the next decision, or every cut point while a vote needs help.
-    pub wake: u64,
+    pub next_action: u64,
     /// Vote for the next decision: end of the interval, and time of a cut point.
     pub vote: Option<Rounds>,
     /// Time of the last cut that was taken or refused.
@@ -74,24 +74,24 @@ pub struct State {
     /// Nesting depth of `understudy_hold`; cuts are inhibited while it is positive.
     ///
     /// Zero at every cut except the first.
-    pub held: u32,
+    pub inhibit_depth: u32,
     /// Agreement on a cut at any call.
-    pub anywhere: Anywhere,
+    pub anywhere: AnywhereAgreement,
     /// Collectives at whose entries threads are, if several call MPI concurrently.
-    pub gatherings: Gatherings,
-    pub words: Vec<Word>,
+    pub gatherings: EntryVotes,
+    pub collective_votes: Vec<CollectiveVote>,
     /// Constructors at whose entries threads are, without a communicator of all their processes.
     pub assemblies: Assemblies,
     /// Control messages in flight.
-    pub told: Told,
+    pub control_messages: Told,
 }
 
-impl State {
+impl CutState {
     /// Returns the state with this schedule, and nothing else.
-    pub(super) const fn of(schedule: Schedule) -> State {
-        State {
+    pub(super) const fn with_schedule(schedule: Schedule) -> CutState {
+        CutState {
             schedule,
-            wake: 0,
+            next_action: 0,
             vote: None,
             last: None,
             refusals: 0,
@@ -99,21 +99,21 @@ impl State {
             resumed: false,
             pace: JobPace::START,
             cost: Duration::ZERO,
-            held: 0,
-            anywhere: Anywhere::NONE,
-            gatherings: Gatherings::NONE,
-            words: Vec::new(),
+            inhibit_depth: 0,
+            anywhere: AnywhereAgreement::NONE,
+            gatherings: EntryVotes::NONE,
+            collective_votes: Vec::new(),
             assemblies: Assemblies::NONE,
-            told: Told::NONE,
+            control_messages: Told::NONE,
         }
     }
 }
 
 /// The schedule at the start of the process.
-const START: Schedule = Schedule {
-    candidates: 0,
+const START_SCHEDULE: Schedule = Schedule {
+    cut_points: 0,
     next: 1,
     stride: 1,
-    overdue: false,
-    at_candidate: true,
+    is_postponed: false,
+    at_cut_point: true,
 };

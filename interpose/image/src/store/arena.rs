@@ -27,10 +27,10 @@ use std::sync::atomic::{Ordering, compiler_fence};
 
 /// Two files in memory (memfd_create(2)) that let an arena outlive its process.
 #[derive(Clone, Debug)]
-pub struct Files {
+pub struct ArenaFiles {
     /// Pages, by slot.
     pub pages: Arc<File>,
-    /// Checksums, by slot, from [`SUMS_AT`] on. The bytes before belong to the owner of the store.
+    /// Checksums, by slot, from [`SUMS_OFFSET`] on. The bytes before belong to the owner of the store.
     pub index: Arc<File>,
 }
 
@@ -38,18 +38,18 @@ pub struct Files {
 pub(super) const GROW_STEP: u64 = 16384;
 
 /// Offset of the checksums in the index file, which is sparse.
-pub const SUMS_AT: u64 = 2 << 30;
+pub const SUMS_OFFSET: u64 = 2 << 30;
 /// Maximum number of slots in files.
-const FILE_SLOTS: u64 = 1 << 28;
+const MAX_FILE_SLOTS: u64 = 1 << 28;
 /// Size of a checksum in bytes.
-const SUM: usize = size_of::<u64>();
+const SUM_BYTES: usize = size_of::<u64>();
 
-impl Files {
+impl ArenaFiles {
     /// Creates both files, closed on exec.
     ///
     /// # Errors
     /// Errors of memfd_create(2) and ftruncate(2).
-    pub fn new() -> io::Result<Files> {
+    pub fn new() -> io::Result<ArenaFiles> {
         let make = |name: &CStr| -> io::Result<Arc<File>> {
             // SAFETY: memfd_create(2) returns a new descriptor, which only this `File` owns.
             let file = unsafe {
@@ -58,12 +58,14 @@ impl Files {
             };
             Ok(Arc::new(file.ok_or_else(io::Error::last_os_error)?))
         };
-        let files = Files {
+        let files = ArenaFiles {
             pages: make(c"understudy-pages")?,
             index: make(c"understudy-index")?,
         };
-        files.index.set_len(SUMS_AT + FILE_SLOTS * SUM as u64)?;
-        files.pages.set_len(FILE_SLOTS * PAGE_SIZE as u64)?;
+        files
+            .index
+            .set_len(SUMS_OFFSET + MAX_FILE_SLOTS * SUM_BYTES as u64)?;
+        files.pages.set_len(MAX_FILE_SLOTS * PAGE_SIZE as u64)?;
         Ok(files)
     }
 
@@ -73,7 +75,7 @@ impl Files {
     /// Errors of fallocate(2).
     pub fn discard_pages(&self) -> io::Result<()> {
         let how = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-        let bytes = (FILE_SLOTS * PAGE_SIZE as u64) as libc::off_t;
+        let bytes = (MAX_FILE_SLOTS * PAGE_SIZE as u64) as libc::off_t;
         // SAFETY: fallocate(2) with a descriptor that `self` owns.
         match unsafe { libc::fallocate(self.pages.as_raw_fd(), how, 0, bytes) } {
             0 => Ok(()),
@@ -85,23 +87,23 @@ impl Files {
     ///
     /// # Errors
     /// [`StoreError::Reserve`] if the mapping fails.
-    pub fn front(&self) -> Result<Front, StoreError> {
-        let base = map(None, SUMS_AT as usize, Some((&*self.index, 0)))?;
-        keep_apart(base, SUMS_AT as usize, true);
-        Ok(Front { base: base.cast() })
+    pub fn map_header(&self) -> Result<IndexHeader, StoreError> {
+        let base = map_arena(None, SUMS_OFFSET as usize, Some((&*self.index, 0)))?;
+        exclude_from_dumps(base, SUMS_OFFSET as usize, true);
+        Ok(IndexHeader { base: base.cast() })
     }
 }
 
-/// Writable mapping of the first [`SUMS_AT`] bytes of the index file.
+/// Writable mapping of the first [`SUMS_OFFSET`] bytes of the index file.
 #[derive(Debug)]
-pub struct Front {
+pub struct IndexHeader {
     base: *mut u8,
 }
 
 // SAFETY: only this value uses the mapping, and a mapping is not bound to a thread.
-unsafe impl Send for Front {}
+unsafe impl Send for IndexHeader {}
 
-impl Front {
+impl IndexHeader {
     /// Writes bytes at an offset, ordered after all earlier writes.
     ///
     /// If this process dies, its successor finds the writes in this order.
@@ -110,7 +112,7 @@ impl Front {
     /// If the bytes do not fit.
     pub fn write(&mut self, bytes: &[u8], at: u64) {
         assert!(
-            at + bytes.len() as u64 <= SUMS_AT,
+            at + bytes.len() as u64 <= SUMS_OFFSET,
             "outside of the owner's part"
         );
         compiler_fence(Ordering::SeqCst);
@@ -124,16 +126,16 @@ impl Front {
     }
 }
 
-impl Drop for Front {
+impl Drop for IndexHeader {
     fn drop(&mut self) {
-        // SAFETY: unmaps the mapping of `front` with its length; `self` is not used afterwards.
-        unsafe { libc::munmap(self.base.cast(), SUMS_AT as usize) };
+        // SAFETY: unmaps the mapping of `map_header` with its length; `self` is not used afterwards.
+        unsafe { libc::munmap(self.base.cast(), SUMS_OFFSET as usize) };
     }
 }
 
 /// Checksums by slot.
 #[derive(Debug)]
-enum Sums {
+enum SlotSums {
     Own(Vec<u64>),
     Mapped(*mut u64),
 }
@@ -144,14 +146,14 @@ pub(super) struct Arena {
     pub capacity: u64,
     /// Number of accessible slots.
     pub open: u64,
-    sums: Sums,
+    sums: SlotSums,
 }
 
 // SAFETY: only the store that owns the arena uses it, and mappings are not bound to a thread.
 unsafe impl Send for Arena {}
 
 /// Creates a mapping of a file from an offset on, or one without access.
-fn map(
+fn map_arena(
     base: Option<u64>,
     bytes: usize,
     file: Option<(&File, u64)>,
@@ -192,7 +194,7 @@ fn map(
 /// Excludes a mapping from core dumps and, with `dont_fork`, from forked children.
 ///
 /// A core dump would fill the holes of the mapping.
-fn keep_apart(base: *mut c_void, bytes: usize, dont_fork: bool) {
+fn exclude_from_dumps(base: *mut c_void, bytes: usize, dont_fork: bool) {
     // Kernels without this advice work as well.
     // SAFETY: advice on a new mapping that no other code uses.
     unsafe {
@@ -204,13 +206,13 @@ fn keep_apart(base: *mut c_void, bytes: usize, dont_fork: bool) {
 }
 
 impl Arena {
-    pub fn new(config: StoreConfig, files: Option<Files>) -> Result<Arena, StoreError> {
+    pub fn new(config: StoreConfig, files: Option<ArenaFiles>) -> Result<Arena, StoreError> {
         let capacity = config.capacity_pages.next_multiple_of(GROW_STEP);
         let capacity = files
             .as_ref()
-            .map_or(capacity, |_| capacity.min(FILE_SLOTS));
+            .map_or(capacity, |_| capacity.min(MAX_FILE_SLOTS));
         let bytes = capacity as usize * PAGE_SIZE;
-        let base = map(
+        let base = map_arena(
             config.base,
             bytes,
             files.as_ref().map(|files| (&*files.pages, 0)),
@@ -222,17 +224,17 @@ impl Arena {
             sums,
         };
         let arena = match &files {
-            None => arena(Sums::Own(Vec::new())),
+            None => arena(SlotSums::Own(Vec::new())),
             Some(files) => {
-                let length = capacity as usize * SUM;
-                let mapped = map(None, length, Some((&*files.index, SUMS_AT)));
+                let length = capacity as usize * SUM_BYTES;
+                let mapped = map_arena(None, length, Some((&*files.index, SUMS_OFFSET)));
                 // Dropping the final value later would not unmap `base` after this error.
-                let mapped = mapped.inspect_err(|_| drop(arena(Sums::Own(Vec::new()))))?;
-                keep_apart(mapped, length, config.dont_fork);
-                arena(Sums::Mapped(mapped.cast()))
+                let mapped = mapped.inspect_err(|_| drop(arena(SlotSums::Own(Vec::new()))))?;
+                exclude_from_dumps(mapped, length, config.dont_fork);
+                arena(SlotSums::Mapped(mapped.cast()))
             }
         };
-        keep_apart(base, bytes, config.dont_fork);
+        exclude_from_dumps(base, bytes, config.dont_fork);
         // Hints for speed. With MADV_RANDOM the kernel does not mark each page of a file as
         // accessed when the process is torn down.
         for advice in [libc::MADV_HUGEPAGE, libc::MADV_RANDOM] {
@@ -251,8 +253,8 @@ impl Arena {
     /// Returns the checksum of an open slot.
     pub fn sum(&self, slot: Slot) -> u64 {
         match &self.sums {
-            Sums::Own(sums) => sums[slot.0 as usize],
-            Sums::Mapped(sums) => {
+            SlotSums::Own(sums) => sums[slot.0 as usize],
+            SlotSums::Mapped(sums) => {
                 assert!(slot.0 < self.open, "a slot that is not open");
                 // SAFETY: the mapped file contains a checksum for each open slot.
                 unsafe { sums.add(slot.0 as usize).read() }
@@ -262,8 +264,8 @@ impl Arena {
 
     pub fn set_sum(&mut self, slot: Slot, sum: u64) {
         match &mut self.sums {
-            Sums::Own(sums) => sums[slot.0 as usize] = sum,
-            Sums::Mapped(sums) => {
+            SlotSums::Own(sums) => sums[slot.0 as usize] = sum,
+            SlotSums::Mapped(sums) => {
                 assert!(slot.0 < self.open, "a slot that is not open");
                 // SAFETY: the mapped file contains a checksum for each open slot.
                 unsafe { sums.add(slot.0 as usize).write(sum) };
@@ -277,7 +279,7 @@ impl Arena {
             return Ok(());
         }
         let target = end.next_multiple_of(GROW_STEP).min(self.capacity);
-        if let Sums::Own(sums) = &mut self.sums {
+        if let SlotSums::Own(sums) = &mut self.sums {
             let bytes = (target - self.open) as usize * PAGE_SIZE;
             let start = self.base.wrapping_add(self.open as usize * PAGE_SIZE);
             // SAFETY: the range lies in the arena, and no slot in it has been used.
@@ -321,8 +323,8 @@ impl Arena {
     pub fn dont_need(&self, first: Slot, pages: u64) -> Result<(), StoreError> {
         let bytes = pages as usize * PAGE_SIZE;
         let advice = match self.sums {
-            Sums::Mapped(_) => libc::MADV_REMOVE,
-            Sums::Own(_) => libc::MADV_DONTNEED,
+            SlotSums::Mapped(_) => libc::MADV_REMOVE,
+            SlotSums::Own(_) => libc::MADV_DONTNEED,
         };
         // SAFETY: the content of these slots is not needed any more.
         let rc = unsafe { libc::madvise(self.ptr(first).cast(), bytes, advice) };
@@ -339,8 +341,8 @@ impl Drop for Arena {
         // SAFETY: unmaps the mappings of `new` with their lengths; `self` is not used afterwards.
         unsafe {
             libc::munmap(self.base.cast(), self.capacity as usize * PAGE_SIZE);
-            if let Sums::Mapped(sums) = self.sums {
-                libc::munmap(sums.cast(), self.capacity as usize * SUM);
+            if let SlotSums::Mapped(sums) = self.sums {
+                libc::munmap(sums.cast(), self.capacity as usize * SUM_BYTES);
             }
         }
     }

@@ -1,14 +1,14 @@
 //! Allocation of the slots of a store: used, free, or retained.
 //!
 //! Three kinds of slots are not allocated again even if they are released: those that another
-//! replica refers to ([`Shares`]), those that are still being read ([`Pins`]), and those that the
+//! replica refers to ([`ShareCounts`]), those that are still being read ([`Pins`]), and those that the
 //! record of a dead process's replicas refers to ([`PageStore::protect`]). The memory is in
 //! [`Arena`].
 #![allow(unsafe_code)]
 
-use super::arena::{Arena, Files, GROW_STEP};
+use super::arena::{Arena, ArenaFiles, GROW_STEP};
 use super::pins::Pins;
-use super::shares::Shares;
+use super::shares::ShareCounts;
 use super::slot::{Extent, Slot};
 use super::store_config::StoreConfig;
 use super::store_error::StoreError;
@@ -29,7 +29,7 @@ pub struct PageStore {
     ///
     /// Neighbours are always joined, and no free extent touches `top`.
     free: BTreeMap<u64, u64>,
-    shares: Shares,
+    shares: ShareCounts,
     pins: Pins,
     protected: Pins,
 }
@@ -40,7 +40,7 @@ impl PageStore {
     /// # Errors
     /// [`StoreError::Reserve`] if the kernel refuses the range.
     pub fn new(config: StoreConfig) -> Result<Self, StoreError> {
-        Ok(Self::with(Arena::new(config, None)?))
+        Ok(Self::with_arena(Arena::new(config, None)?))
     }
 
     /// Opens an arena in files, in which the slots `used` (sorted, disjoint) are in use.
@@ -52,10 +52,10 @@ impl PageStore {
     /// too small for `used`.
     pub fn in_files(
         config: StoreConfig,
-        files: Files,
+        files: ArenaFiles,
         used: &[Extent],
     ) -> Result<Self, StoreError> {
-        let mut store = Self::with(Arena::new(config, Some(files))?);
+        let mut store = Self::with_arena(Arena::new(config, Some(files))?);
         for &Extent { first, len } in used {
             if first.0 < store.top || first.0.saturating_add(len) > store.arena.capacity {
                 return Err(store.full(len));
@@ -74,14 +74,14 @@ impl PageStore {
         Ok(store)
     }
 
-    fn with(arena: Arena) -> Self {
+    fn with_arena(arena: Arena) -> Self {
         Self {
             arena,
             top: 0,
             live: 0,
             peak: 0,
             free: BTreeMap::new(),
-            shares: Shares::default(),
+            shares: ShareCounts::default(),
             pins: Pins::default(),
             protected: Pins::default(),
         }
@@ -129,7 +129,7 @@ impl PageStore {
     ///
     /// # Errors
     /// [`StoreError::GiveBack`].
-    pub fn discard(&mut self) -> Result<(), StoreError> {
+    pub fn discard_content(&mut self) -> Result<(), StoreError> {
         self.arena.dont_need(Slot(0), self.arena.open)
     }
 
@@ -147,7 +147,7 @@ impl PageStore {
     /// [`StoreError::Full`] or [`StoreError::Grow`]; no slot is allocated then.
     pub fn alloc(&mut self, n: u64) -> Result<Vec<Extent>, StoreError> {
         let plan = self.plan(n)?;
-        self.take(&plan)?;
+        self.allocate_planned(&plan)?;
         Ok(plan)
     }
 
@@ -164,7 +164,7 @@ impl PageStore {
             },
             None => return Err(self.full(n)),
         };
-        self.take(&[extent])?;
+        self.allocate_planned(&[extent])?;
         Ok(extent)
     }
 
@@ -176,7 +176,7 @@ impl PageStore {
         let whole = self.plan(parts.iter().sum())?;
         let mut out = Vec::with_capacity(parts.len());
         if let [whole] = whole[..] {
-            self.take(&[whole])?;
+            self.allocate_planned(&[whole])?;
             let mut at = whole.first.0;
             for &len in parts {
                 let first = Slot(at);
@@ -200,16 +200,16 @@ impl PageStore {
     /// Drops one reference to these slots and frees those without further references.
     pub fn release(&mut self, extents: impl IntoIterator<Item = Extent>) {
         for extent in extents {
-            for unshared in self.shares.take_off(extent) {
-                self.release_last(unshared);
+            for unshared in self.shares.drop_reference(extent) {
+                self.release_unshared(unshared);
             }
         }
     }
 
-    fn release_last(&mut self, extent: Extent) {
-        for unpinned in self.pins.hold_back(extent) {
-            for Extent { first, len } in self.protected.hold_back(unpinned) {
-                self.release_one(first.0, len);
+    fn release_unshared(&mut self, extent: Extent) {
+        for unpinned in self.pins.retain(extent) {
+            for Extent { first, len } in self.protected.retain(unpinned) {
+                self.free_extent(first.0, len);
             }
         }
     }
@@ -225,7 +225,7 @@ impl PageStore {
     ///
     /// A slot without an entry is freed by one release.
     pub fn count_shares(&mut self, references: impl IntoIterator<Item = Extent>) {
-        self.shares = Shares::count(references);
+        self.shares = ShareCounts::count(references);
     }
 
     /// Keeps these allocated slots unchanged until [`PageStore::unpin`], even if they are released.
@@ -236,18 +236,18 @@ impl PageStore {
 
     /// Ends [`PageStore::pin`] and frees the slots that were released meanwhile.
     pub fn unpin(&mut self) {
-        let held = std::mem::take(&mut self.pins).held();
+        let held = std::mem::take(&mut self.pins).released();
         held.into_iter()
-            .for_each(|extent| self.release_last(extent));
+            .for_each(|extent| self.release_unshared(extent));
     }
 
     /// Keeps these slots unchanged until the next call, even if they are released.
     ///
     /// The slots of the previous call are not protected any more.
     pub fn protect(&mut self, extents: impl IntoIterator<Item = Extent>) {
-        let held = std::mem::replace(&mut self.protected, Pins::new(extents)).held();
+        let held = std::mem::replace(&mut self.protected, Pins::new(extents)).released();
         held.into_iter()
-            .for_each(|extent| self.release_last(extent));
+            .for_each(|extent| self.release_unshared(extent));
     }
 
     /// Makes the memory for the next `alloc(n)` present, outside of the program's pause.
@@ -263,7 +263,7 @@ impl PageStore {
     }
 
     /// Returns the memory that the next `alloc(n)` will probably use, for prefaulting.
-    pub fn upcoming(&mut self, n: u64) -> Vec<AddrRange> {
+    pub fn next_allocation(&mut self, n: u64) -> Vec<AddrRange> {
         let plan = self.plan(n).unwrap_or_default();
         let opened = plan
             .iter()
@@ -363,7 +363,7 @@ impl PageStore {
     }
 
     /// Removes planned extents from the free list or takes them from above `top`.
-    fn take(&mut self, plan: &[Extent]) -> Result<(), StoreError> {
+    fn allocate_planned(&mut self, plan: &[Extent]) -> Result<(), StoreError> {
         if let Some(end) = plan.iter().map(|e| e.first.0 + e.len).max() {
             self.arena.open_up_to(end)?;
         }
@@ -384,7 +384,7 @@ impl PageStore {
         Ok(())
     }
 
-    fn release_one(&mut self, first: u64, len: u64) {
+    fn free_extent(&mut self, first: u64, len: u64) {
         let (mut first, mut end) = (first, first + len);
         assert!(end <= self.top, "released slots were never allocated");
         self.live -= len;

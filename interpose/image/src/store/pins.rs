@@ -7,7 +7,7 @@ use super::slot::Extent;
 pub(super) struct Pins {
     /// Half-open ranges of slots, sorted and disjoint.
     ranges: Vec<(u64, u64)>,
-    held: Vec<Extent>,
+    released: Vec<Extent>,
 }
 
 impl Pins {
@@ -24,12 +24,12 @@ impl Pins {
         });
         Self {
             ranges,
-            held: Vec::new(),
+            released: Vec::new(),
         }
     }
 
     /// Retains the pinned parts of a released extent and returns the other parts.
-    pub(super) fn hold_back(&mut self, extent: Extent) -> Vec<Extent> {
+    pub(super) fn retain(&mut self, extent: Extent) -> Vec<Extent> {
         let (mut at, end) = (extent.first.0, extent.end());
         let mut others = Vec::new();
         let first = self.ranges.partition_point(|range| range.1 <= at);
@@ -41,7 +41,7 @@ impl Pins {
                 others.push(Extent::between(at, start));
             }
             let (from, to) = (at.max(start), end.min(stop));
-            self.held.push(Extent::between(from, to));
+            self.released.push(Extent::between(from, to));
             at = to;
         }
         if at < end {
@@ -50,8 +50,8 @@ impl Pins {
         others
     }
 
-    pub(super) fn held(self) -> Vec<Extent> {
-        self.held
+    pub(super) fn released(self) -> Vec<Extent> {
+        self.released
     }
 }
 
@@ -66,21 +66,21 @@ mod tests {
     #[test]
     fn what_overlaps_is_one() {
         let mut pins = Pins::new([extent(10, 10), extent(0, 5), extent(15, 3), extent(18, 7)]);
-        assert_eq!(pins.hold_back(extent(0, 30)), [extent(5, 5), extent(25, 5)]);
-        assert_eq!(pins.held(), [extent(0, 5), extent(10, 15)]);
+        assert_eq!(pins.retain(extent(0, 30)), [extent(5, 5), extent(25, 5)]);
+        assert_eq!(pins.released(), [extent(0, 5), extent(10, 15)]);
     }
 
     #[test]
     fn only_pinned_slots_are_held_back() {
         let mut pins = Pins::new([extent(20, 5), extent(10, 5)]);
-        assert_eq!(pins.hold_back(extent(0, 10)), [extent(0, 10)]);
-        assert_eq!(pins.hold_back(extent(15, 5)), [extent(15, 5)]);
-        assert_eq!(pins.hold_back(extent(11, 2)), []);
+        assert_eq!(pins.retain(extent(0, 10)), [extent(0, 10)]);
+        assert_eq!(pins.retain(extent(15, 5)), [extent(15, 5)]);
+        assert_eq!(pins.retain(extent(11, 2)), []);
+        assert_eq!(pins.retain(extent(14, 12)), [extent(15, 5), extent(25, 1)]);
+        assert_eq!(pins.retain(extent(30, 0)), []);
         assert_eq!(
-            pins.hold_back(extent(14, 12)),
-            [extent(15, 5), extent(25, 1)]
+            pins.released(),
+            [extent(11, 2), extent(14, 1), extent(20, 5)]
         );
-        assert_eq!(pins.hold_back(extent(30, 0)), []);
-        assert_eq!(pins.held(), [extent(11, 2), extent(14, 1), extent(20, 5)]);
     }
 }

@@ -10,11 +10,11 @@ use understudy_formats::pages::Tracking;
 const SHARED: i32 = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
 
 /// Commits two epochs of `prepare`d memory, applies `change`, and restores the second epoch.
-fn cycle(prepare: impl Fn(&User), change: impl Fn(&User)) {
+fn cycle(prepare: impl Fn(&TestProgram), change: impl Fn(&TestProgram)) {
     with_each(|choice| {
-        let user = User::new();
+        let user = TestProgram::new();
         prepare(&user);
-        let mut rank = Rank::new(choice);
+        let mut rank = TestRank::new(choice);
         rank.commit(&user);
         rank.commit(&user);
         let want = user.snapshot();
@@ -52,10 +52,10 @@ fn writes() {
 #[test]
 fn pages_that_are_left_out() {
     with_each(|choice| {
-        let user = User::new();
+        let user = TestProgram::new();
         user.map(0, 64, RW);
         user.fill(0, 64, 1);
-        let mut rank = Rank::new(choice);
+        let mut rank = TestRank::new(choice);
         rank.commit(&user);
         rank.left_out = vec![PageRun::between(user.page(8), user.page(16))];
         rank.commit(&user);
@@ -80,10 +80,10 @@ fn pages_that_are_left_out() {
 #[test]
 fn pages_that_are_given_up() {
     with_each(|choice| {
-        let user = User::new();
+        let user = TestProgram::new();
         user.map(0, 64, RW);
         user.fill(0, 64, 100);
-        let mut rank = Rank::new(choice);
+        let mut rank = TestRank::new(choice);
         rank.commit(&user);
         rank.apart = vec![PageRun::between(user.page(8), user.page(16))];
         for value in 102..105 {
@@ -127,14 +127,14 @@ fn pages_that_are_given_up() {
 #[test]
 fn exposed_pages() {
     with_each(|choice| {
-        let user = User::new();
+        let user = TestProgram::new();
         user.map(0, 64, RW);
         user.fill(0, 64, 1);
-        let mut rank = Rank::new(choice);
+        let mut rank = TestRank::new(choice);
         rank.commit(&user);
         rank.tracker
             .expose(&[PageRun::between(user.page(8), user.page(16))]);
-        let write_unseen = |rank: &mut Rank, page| {
+        let write_unseen = |rank: &mut TestRank, page| {
             user.write(page, 9);
             rank.tracker.arm(&user.layout(), &[]).unwrap();
         };
@@ -291,10 +291,10 @@ fn huge_pages() {
 #[test]
 fn guard_pages_are_skipped_and_removed() {
     with_each(|choice| {
-        let user = User::new();
+        let user = TestProgram::new();
         user.map(0, 16, RW);
         user.fill(0, 16, 1);
-        let mut rank = Rank::new(choice);
+        let mut rank = TestRank::new(choice);
         rank.commit(&user);
         let want = user.snapshot();
         if !user.advise(4, 2, 102) {
@@ -312,10 +312,10 @@ fn guard_pages_are_skipped_and_removed() {
 #[test]
 fn the_delta_holds_what_changed_and_no_more() {
     with_each(|choice| {
-        let user = User::new();
+        let user = TestProgram::new();
         user.map(0, 64, RW);
         user.fill(8, 16, 1);
-        let mut rank = Rank::new(choice);
+        let mut rank = TestRank::new(choice);
         let pages = |from, to| PageRun::between(user.page(from), user.page(to));
         assert_eq!(rank.commit(&user).pages(), [pages(8, 24)]);
         let nothing = rank.commit(&user);
@@ -335,10 +335,10 @@ fn the_delta_holds_what_changed_and_no_more() {
 #[test]
 fn an_abandoned_delta_is_in_the_next_one_and_in_a_rollback() {
     with_each(|choice| {
-        let user = User::new();
+        let user = TestProgram::new();
         user.map(0, 16, RW);
         user.fill(0, 8, 1);
-        let mut rank = Rank::new(choice);
+        let mut rank = TestRank::new(choice);
         rank.commit(&user);
         let want = user.snapshot();
         user.write(3, 50);
@@ -359,10 +359,10 @@ fn an_abandoned_delta_is_in_the_next_one_and_in_a_rollback() {
 #[test]
 fn what_an_abandoned_delta_left_out_is_put_back() {
     with_each(|choice| {
-        let user = User::new();
+        let user = TestProgram::new();
         user.map(0, 16, RW);
         user.fill(0, 16, 1);
-        let mut rank = Rank::new(choice);
+        let mut rank = TestRank::new(choice);
         rank.commit(&user);
         let want = user.snapshot();
         user.fill(4, 8, 2);
@@ -378,7 +378,7 @@ fn what_an_abandoned_delta_left_out_is_put_back() {
 #[test]
 fn extra_ranges_are_always_copied_and_always_put_back() {
     with_each(|choice| {
-        let mut user = User::new();
+        let mut user = TestProgram::new();
         user.map(0, 4, RW);
         user.map(32, 4, RW);
         user.fill(32, 4, 1);
@@ -386,7 +386,7 @@ fn extra_ranges_are_always_copied_and_always_put_back() {
         let stack = AddrRange::new(user.addr(32), user.addr(36));
         user.zones.exclude(stack, crate::vmas::Owner::Stack);
         let live = AddrRange::new(user.addr(33) + 100, stack.end);
-        let mut rank = Rank::new(choice);
+        let mut rank = TestRank::new(choice);
         for value in [10, 20] {
             user.fill(32, 4, value);
             let delta = rank.capture_extra(&user, &[live]);
@@ -403,12 +403,12 @@ fn extra_ranges_are_always_copied_and_always_put_back() {
 #[test]
 fn excluded_ranges_are_left_alone() {
     with_each(|choice| {
-        let mut user = User::new();
+        let mut user = TestProgram::new();
         user.map(0, 16, RW);
         let own = AddrRange::new(user.addr(4), user.addr(8));
         user.zones.exclude(own, crate::vmas::Owner::Runtime);
         user.fill(0, 16, 1);
-        let mut rank = Rank::new(choice);
+        let mut rank = TestRank::new(choice);
         rank.commit(&user);
         user.fill(0, 16, 2);
         user.protect(4, 2, R);
@@ -426,13 +426,13 @@ fn comparing_is_the_fallback_only_of_auto() {
 }
 
 #[test]
-fn a_lost_image_is_captured_whole_again_although_nothing_was_written() {
+fn a_lost_image_is_captured_whole_although_nothing_was_written() {
     with_each(|choice| {
-        let user = User::new();
+        let user = TestProgram::new();
         user.map(0, 16, RW);
         // Comparison omits pages of zeros, so none must be among these.
         user.fill(0, 8, 100);
-        let mut rank = Rank::new(choice);
+        let mut rank = TestRank::new(choice);
         rank.commit(&user);
         rank.image.clear(&mut rank.store);
         assert_eq!(rank.commit(&user).page_count(), 8);
@@ -444,8 +444,8 @@ fn a_lost_image_is_captured_whole_again_although_nothing_was_written() {
 fn pages_that_vanish_with_their_tables() {
     const TABLE: u64 = 512;
     with_each(|choice| {
-        let user = User::new();
-        let mut rank = Rank::new(choice);
+        let user = TestProgram::new();
+        let mut rank = TestRank::new(choice);
         for round in 0..3u8 {
             user.map(0, 4 * TABLE, RW);
             user.fill(0, 4 * TABLE, 1 + round);

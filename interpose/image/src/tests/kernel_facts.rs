@@ -1,11 +1,11 @@
 //! The kernel's behaviour in the cases on which the code depends.
 
 use super::support::*;
-use crate::kernel::{Filter, Pagemap, Region, Uffd, category as cat};
+use crate::kernel::{Pagemap, Region, ScanFilter, Uffd, category as cat};
 use crate::runs::AddrRange;
 
 struct Probe {
-    user: User,
+    user: TestProgram,
     uffd: Uffd,
     pagemap: Pagemap,
 }
@@ -17,7 +17,7 @@ impl Probe {
     /// Returns `None` (and the test passes) if the kernel has no such tracking.
     fn new() -> Option<Self> {
         Some(Self {
-            user: User::new(),
+            user: TestProgram::new(),
             uffd: Uffd::open().ok()?,
             pagemap: Pagemap::open().ok()?,
         })
@@ -34,7 +34,7 @@ impl Probe {
     }
 
     fn scan(&mut self, page: u64, pages: u64, report: u64) -> Vec<Region> {
-        let want = Filter {
+        let want = ScanFilter {
             all: 0,
             any: cat::PRESENT | cat::SWAPPED,
             report,
@@ -75,7 +75,7 @@ fn one_walk_reports_and_protects() {
     p.user.fill(0, 4, 1);
     p.user.write(8, 1);
     p.uffd.register(p.range(0, 8)).unwrap();
-    let want = Filter {
+    let want = ScanFilter {
         all: 0,
         any: cat::PRESENT | cat::SWAPPED,
         report: cat::WRITTEN,

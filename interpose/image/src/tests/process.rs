@@ -5,12 +5,12 @@
 use super::support::*;
 use crate::layout::Layout;
 use crate::procmap::with_own_maps;
-use crate::remap::{Whose, restore_layout};
+use crate::remap::{LayoutOrigin, restore_layout};
 use crate::restore::{RestoreError, load_all};
 use crate::runs::{AddrRange, PageIndex, PageRun, normalise};
 use crate::store::Slot;
 use crate::track::Tracker;
-use crate::vmas::{Owner, Zones};
+use crate::vmas::{ExcludedRanges, Owner};
 use understudy_formats::pages::Tracking;
 
 /// Runs `body` in a forked child and fails if the child does not exit normally.
@@ -32,7 +32,7 @@ fn in_child(body: impl FnOnce() + std::panic::UnwindSafe) {
 #[test]
 fn a_child_with_other_memory_takes_the_image_over() {
     with_each(|choice| {
-        let user = User::new();
+        let user = TestProgram::new();
         let file = TempFile::new("spare", 16, 5);
         user.map(0, 64, RW);
         user.fill(0, 40, 1);
@@ -41,7 +41,7 @@ fn a_child_with_other_memory_takes_the_image_over() {
         user.protect(10, 4, NONE);
         user.map_with(120, 8, RW, libc::MAP_SHARED | libc::MAP_ANONYMOUS, None);
         user.fill(121, 3, 1);
-        let mut rank = Rank::new(choice);
+        let mut rank = TestRank::new(choice);
         rank.commit(&user);
         let want = user.snapshot();
         let rank = std::panic::AssertUnwindSafe(rank);
@@ -52,7 +52,8 @@ fn a_child_with_other_memory_takes_the_image_over() {
             user.map(30, 100, RW);
             user.fill(30, 100, 99);
             let mut tracker = Tracker::select(choice).unwrap().tracker;
-            let stats = restore_layout(&rank.saved, &user.zones, Whose::Anothers).unwrap();
+            let stats =
+                restore_layout(&rank.saved, &user.zones, LayoutOrigin::OtherProcess).unwrap();
             assert!(!stats.break_differs);
             load_all(
                 &mut tracker,
@@ -77,11 +78,11 @@ fn a_child_with_other_memory_takes_the_image_over() {
 #[test]
 fn a_long_image_is_loaded_whole_or_found_damaged() {
     with_each(|choice| {
-        let user = User::new();
+        let user = TestProgram::new();
         user.map(3, 3000, RW);
         user.fill(3, 1700, 1);
         user.fill(1706, 1200, 2);
-        let mut rank = Rank::new(choice);
+        let mut rank = TestRank::new(choice);
         rank.commit(&user);
         user.fill(1000, 40, 3);
         let changed = [5, 511, 1010, 1011, 2905];
@@ -113,7 +114,7 @@ fn a_long_image_is_loaded_whole_or_found_damaged() {
             user.unmap(3, 3000);
             user.map(3, 3000, RW);
             user.fill(2000, 10, 99);
-            let found = load().unwrap().found;
+            let found = load().unwrap().selected;
             let pages = changed.map(|page| PageIndex::containing(user.addr(page)).0);
             let expected = pages.map(|page| PageRun::between(page, page + 1));
             assert_eq!(found, normalise(expected.to_vec()));
@@ -152,15 +153,15 @@ fn the_brk_heap_comes_back_with_its_end() {
             // SAFETY: the first 16 pages of the heap just grown.
             unsafe { (start as *mut u8).write_bytes(value, 16 * PAGE as usize) };
         };
-        let mut zones = Zones::default();
+        let mut zones = ExcludedRanges::default();
         zones.exclude(AddrRange::new(0, start), Owner::Runtime);
         zones.exclude(AddrRange::new(start + (1 << 30), u64::MAX), Owner::Runtime);
-        let user = std::mem::ManuallyDrop::new(User {
+        let user = std::mem::ManuallyDrop::new(TestProgram {
             window: AddrRange::new(start, start + (1 << 30)),
             zones,
         });
         fill(1);
-        let mut rank = Rank::new(Tracking::Auto);
+        let mut rank = TestRank::new(Tracking::Auto);
         rank.commit(&user);
         assert!(
             rank.saved
@@ -172,7 +173,8 @@ fn the_brk_heap_comes_back_with_its_end() {
             assert_eq!(brk(start + other * PAGE), start + other * PAGE);
             // SAFETY: the first page is left in any case.
             unsafe { (start as *mut u8).write(7) };
-            let stats = restore_layout(&rank.saved, &user.zones, Whose::Anothers).unwrap();
+            let stats =
+                restore_layout(&rank.saved, &user.zones, LayoutOrigin::OtherProcess).unwrap();
             assert!(!stats.break_differs);
             rank.rollback(&user);
             assert_eq!(brk(0), start + 64 * PAGE);

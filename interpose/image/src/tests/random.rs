@@ -1,15 +1,15 @@
 //! Long random sequences of all operations of a program on its memory.
 
 use super::support::*;
-use super::wire::{assert_same_image, send_delta};
-use crate::epoch::Image;
+use super::wire_tests::{assert_same_image, send_delta};
+use crate::image_delta::Image;
 use crate::runs::PageRun;
 use understudy_formats::pages::Tracking;
 
 const PAGES: u64 = 600;
 
 struct World<'a> {
-    user: User,
+    user: TestProgram,
     file: &'a TempFile,
     /// Access rights per page; `None` is not mapped.
     pages: Vec<Option<i32>>,
@@ -84,12 +84,12 @@ impl World<'_> {
 fn run(choice: Tracking, rounds: u64) {
     let file = TempFile::new("random", PAGES, 5);
     let mut world = World {
-        user: User::new(),
+        user: TestProgram::new(),
         file: &file,
         pages: vec![None; PAGES as usize],
         random: Random::seeded(&format!("{choice:?}")),
     };
-    let mut rank = Rank::new(choice);
+    let mut rank = TestRank::new(choice);
     let (mut buddy, mut buddy_store) = (Image::new(), new_store(1 << 20));
     let mut want = world.user.snapshot();
     let mut model = world.pages.clone();

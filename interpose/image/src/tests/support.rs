@@ -4,14 +4,14 @@
 
 use crate::PAGE_SIZE;
 use crate::capture::capture;
-use crate::epoch::{Delta, Image};
+use crate::image_delta::{Delta, Image};
 use crate::layout::{Backing, Layout};
-use crate::remap::{Whose, restore_layout};
+use crate::remap::{LayoutOrigin, restore_layout};
 use crate::restore::{RestoreStats, restore_pages};
 use crate::runs::{AddrRange, PageIndex, PageRun};
-use crate::store::{Extent, Files, PageStore, StoreConfig};
+use crate::store::{ArenaFiles, Extent, PageStore, StoreConfig};
 use crate::track::Tracker;
-use crate::vmas::{Owner, Prot, Zones};
+use crate::vmas::{ExcludedRanges, Owner, Prot};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -29,16 +29,16 @@ pub const R: i32 = libc::PROT_READ;
 pub const RW: i32 = libc::PROT_READ | libc::PROT_WRITE;
 
 /// Address range of one test; all other addresses are excluded.
-pub struct User {
+pub struct TestProgram {
     pub window: AddrRange,
-    pub zones: Zones,
+    pub zones: ExcludedRanges,
 }
 
-impl User {
+impl TestProgram {
     pub fn new() -> Self {
         let start = NEXT.fetch_add(WINDOW, Ordering::Relaxed);
         let window = AddrRange::new(start, start + WINDOW);
-        let mut zones = Zones::default();
+        let mut zones = ExcludedRanges::default();
         zones.exclude(AddrRange::new(0, window.start), Owner::Runtime);
         zones.exclude(AddrRange::new(window.end, u64::MAX), Owner::Runtime);
         Self { window, zones }
@@ -129,7 +129,7 @@ impl User {
     }
 }
 
-impl Drop for User {
+impl Drop for TestProgram {
     fn drop(&mut self) {
         // SAFETY: the test has finished and does not use its range any more.
         unsafe { libc::munmap(self.window.start as *mut _, self.window.len() as usize) };
@@ -190,7 +190,7 @@ impl Snapshot {
 }
 
 /// Checkpoint state of one rank.
-pub struct Rank {
+pub struct TestRank {
     pub tracker: Tracker,
     pub store: PageStore,
     pub image: Image,
@@ -214,11 +214,11 @@ pub fn new_store(pages: u64) -> PageStore {
 }
 
 /// Creates a store in files, which outlives its process.
-pub fn store_in(files: Files, pages: u64, used: &[Extent]) -> PageStore {
+pub fn store_in(files: ArenaFiles, pages: u64, used: &[Extent]) -> PageStore {
     PageStore::in_files(config(pages), files, used).unwrap()
 }
 
-impl Rank {
+impl TestRank {
     pub fn new(choice: Tracking) -> Self {
         Self {
             tracker: Tracker::select(choice).unwrap().tracker,
@@ -230,11 +230,11 @@ impl Rank {
         }
     }
 
-    pub fn capture(&mut self, user: &User) -> Delta {
+    pub fn capture(&mut self, user: &TestProgram) -> Delta {
         self.capture_extra(user, &[])
     }
 
-    pub fn capture_extra(&mut self, user: &User, extra: &[AddrRange]) -> Delta {
+    pub fn capture_extra(&mut self, user: &TestProgram, extra: &[AddrRange]) -> Delta {
         let next = Epoch(self.image.epoch().0 + 1);
         self.saved = user.layout();
         let Self { tracker, store, .. } = self;
@@ -253,7 +253,7 @@ impl Rank {
         delta
     }
 
-    pub fn commit(&mut self, user: &User) -> Delta {
+    pub fn commit(&mut self, user: &TestProgram) -> Delta {
         let delta = self.capture(user);
         let summary = Delta {
             base: delta.base,
@@ -262,13 +262,13 @@ impl Rank {
             dropped: delta.dropped.clone(),
         };
         self.image.apply(delta, &mut self.store).unwrap();
-        self.image.give_up(&self.apart, &mut self.store);
+        self.image.elide(&self.apart, &mut self.store);
         assert_eq!(self.image.page_count(), self.store.live());
         summary
     }
 
-    pub fn rollback(&mut self, user: &User) -> RestoreStats {
-        restore_layout(&self.saved, &user.zones, Whose::Own).unwrap();
+    pub fn rollback(&mut self, user: &TestProgram) -> RestoreStats {
+        restore_layout(&self.saved, &user.zones, LayoutOrigin::Own).unwrap();
         restore_pages(
             &mut self.tracker,
             &self.saved,

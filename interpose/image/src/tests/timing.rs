@@ -7,7 +7,7 @@ use crate::PAGE_SIZE;
 use crate::capture::capture;
 use crate::restore::load_all;
 use crate::runs::AddrRange;
-use crate::store::Files;
+use crate::store::ArenaFiles;
 use std::time::{Duration, Instant};
 use understudy_formats::pages::Tracking;
 use understudy_numbers::Epoch;
@@ -24,7 +24,7 @@ fn micros(mut all: Vec<Duration>) -> f64 {
 }
 
 /// Copies the pages one by one into memory touched before, as a reference.
-fn plain_copy(user: &User, dirty: &[u64], into: &mut [u8]) -> Duration {
+fn plain_copy(user: &TestProgram, dirty: &[u64], into: &mut [u8]) -> Duration {
     timed(|| {
         for (page, slot) in dirty.iter().zip(into.chunks_exact_mut(PAGE_SIZE)) {
             let from = user.addr(*page) as *const u8;
@@ -36,12 +36,12 @@ fn plain_copy(user: &User, dirty: &[u64], into: &mut [u8]) -> Duration {
 
 fn measure(choice: Tracking, megabytes: u64, percent: u64, outlives: bool) {
     let pages = megabytes << 8;
-    let user = User::new();
+    let user = TestProgram::new();
     user.map(0, pages, RW);
     user.fill(0, pages, 1);
-    let mut rank = Rank::new(choice);
+    let mut rank = TestRank::new(choice);
     if outlives {
-        rank.store = store_in(Files::new().unwrap(), 1 << 20, &[]);
+        rank.store = store_in(ArenaFiles::new().unwrap(), 1 << 20, &[]);
     }
     let first = timed(|| drop(rank.commit(&user)));
     let dirty: Vec<u64> = (0..pages).filter(|page| page % 100 < percent).collect();
@@ -56,7 +56,7 @@ fn measure(choice: Tracking, megabytes: u64, percent: u64, outlives: bool) {
         let epoch = Epoch(rank.image.epoch().0 + 1);
         let mut delta = None;
         captures.push(timed(|| {
-            let Rank {
+            let TestRank {
                 tracker,
                 store,
                 image,
@@ -86,7 +86,7 @@ fn measure(choice: Tracking, megabytes: u64, percent: u64, outlives: bool) {
         let failed = unsafe { libc::madvise(start, bytes, libc::MADV_DONTNEED) };
         assert_eq!(failed, 0);
         timed(|| {
-            let Rank {
+            let TestRank {
                 tracker,
                 store,
                 image,
@@ -124,11 +124,11 @@ fn timing() {
 #[ignore = "prints figures"]
 fn timing_of_an_empty_reservation() {
     with_each(|choice| {
-        let user = User::new();
+        let user = TestProgram::new();
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         let pages = (60 << 30) / PAGE;
         user.map_with(0, pages, NONE, flags, None);
-        let mut rank = Rank::new(choice);
+        let mut rank = TestRank::new(choice);
         rank.saved = user.layout();
         let whole = AddrRange::new(user.addr(0), user.addr(pages));
         for round in 0..3 {

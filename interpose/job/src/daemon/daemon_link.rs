@@ -1,19 +1,19 @@
 //! Connection of an idle spare to the daemon.
 
-use crate::cell::Field;
+use crate::runtime_state::StateCell;
 use std::time::Instant;
 use understudy_wire::client::Client;
 
 /// Connection to the daemon, if this process has one.
 pub struct DaemonLink {
-    pub(super) link: Field<Link>,
+    pub(super) link: StateCell<Link>,
 }
 
 impl DaemonLink {
     /// Returns the state at the start of the process.
     pub const fn start() -> DaemonLink {
         DaemonLink {
-            link: Field::new(Link {
+            link: StateCell::new(Link {
                 client: None,
                 due: None,
             }),

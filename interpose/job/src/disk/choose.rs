@@ -2,11 +2,11 @@
 
 use super::disk_level::DiskLevel;
 use super::load::Loaded;
-use crate::gather::everybodys;
-use crate::sys;
+use crate::gather::gather_from_all;
+use crate::system_calls;
 use understudy_catalogue::message;
-use understudy_formats::epochs::catalogue::{self, Key, Name};
-use understudy_formats::epochs::format::Damage;
+use understudy_formats::epochs::epoch_files::{self, EpochFileName, EpochKey};
+use understudy_formats::epochs::epoch_format::EpochError;
 use understudy_image::store::PageStore;
 use understudy_mpi as mpi;
 use understudy_mpi::comm::Extreme;
@@ -15,16 +15,16 @@ use understudy_numbers::Worker;
 
 /// Checkpoint that all workers have.
 pub struct Found {
-    pub key: Key,
+    pub key: EpochKey,
     /// Newest checkpoint of which any worker has a file.
-    pub newest: Key,
+    pub newest: EpochKey,
     /// File of this process's worker, loaded.
     pub loaded: Loaded,
 }
 
 /// Returns the newest checkpoint of which any worker has a file.
-pub fn newest(disk: &DiskLevel, comm: RealComm, worker: Worker) -> mpi::Result<Option<Key>> {
-    Ok(everybodys(comm, &disk.places.keys(worker))?
+pub fn newest(disk: &DiskLevel, comm: RealComm, worker: Worker) -> mpi::Result<Option<EpochKey>> {
+    Ok(gather_from_all(comm, &disk.places.keys(worker))?
         .into_iter()
         .flatten()
         .max())
@@ -40,9 +40,10 @@ pub fn choose(
     worker: Worker,
     store: &mut PageStore,
 ) -> mpi::Result<Option<Found>> {
-    let candidates = catalogue::candidates(&everybodys(comm, &disk.places.keys(worker))?);
+    let candidates =
+        epoch_files::restorable_epochs(&gather_from_all(comm, &disk.places.keys(worker))?);
     for (index, &key) in candidates.iter().enumerate() {
-        let name = Name { key, worker };
+        let name = EpochFileName { key, worker };
         let attempt = disk.places.load(name, &disk.identity, store);
         let objector = lowest(comm, attempt.is_err().then_some(worker))?;
         match (attempt, objector) {
@@ -64,11 +65,11 @@ pub fn choose(
     Ok(None)
 }
 
-fn refuse(disk: &DiskLevel, name: Name, damage: &Damage, next: Option<&Key>) {
+fn refuse(disk: &DiskLevel, name: EpochFileName, damage: &EpochError, next: Option<&EpochKey>) {
     let next = next.map_or_else(String::new, |key| format!("; epoch {} is tried", key.epoch));
     let path = disk.places.directory.join(name.to_string());
     let (path, epoch) = (path.display(), name.key.epoch);
-    sys::say(message::epoch_unusable(epoch, path, damage, next));
+    system_calls::print_message(message::epoch_unusable(epoch, path, damage, next));
 }
 
 /// Returns the lowest of the workers that the processes pass.

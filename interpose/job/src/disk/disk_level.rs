@@ -5,14 +5,14 @@ use super::load::Loaded;
 use super::places::{Places, explain};
 use super::writer::{Outcome, Writer};
 use super::{identity, static_file};
-use crate::cell::Field;
-use crate::{sys, told};
+use crate::runtime_state::StateCell;
+use crate::{process_info, system_calls};
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use understudy_catalogue::message;
-use understudy_formats::epochs::catalogue::{self, Key};
-use understudy_formats::epochs::format::Identity;
+use understudy_formats::epochs::epoch_files::{self, EpochKey};
+use understudy_formats::epochs::epoch_format::JobIdentity;
 use understudy_image::store::PageStore;
 use understudy_mpi::comm::Plain;
 use understudy_numbers::Worker;
@@ -21,7 +21,7 @@ use understudy_numbers::Worker;
 pub struct DiskLevel {
     pub places: Places,
     pub every: u64,
-    pub identity: Identity,
+    pub identity: JobIdentity,
     pub environment: u64,
     pub lineage: u64,
     /// Lineage that the job would have if this start were the first.
@@ -30,34 +30,34 @@ pub struct DiskLevel {
     pub base: u64,
     pub writer: Option<Writer>,
     /// Checkpoint that is being written.
-    pub writing: Option<Key>,
+    pub writing: Option<EpochKey>,
     /// Last whole file of this process.
-    pub written: Option<Key>,
+    pub written: Option<EpochKey>,
     /// Key for the checkpoint of the current cut, if it is to be written.
-    pub due: Option<Key>,
+    pub due: Option<EpochKey>,
     /// Checkpoints of which this worker has a file or is writing one.
-    pub own: BTreeSet<Key>,
+    pub own: BTreeSet<EpochKey>,
     /// Checkpoints of which all workers have whole files.
-    pub complete: BTreeSet<Key>,
+    pub complete: BTreeSet<EpochKey>,
     /// Reason why this worker's last file could not be written.
     pub trouble: Option<String>,
     /// True if trouble of any worker has been reported to the user.
     pub told: bool,
     /// Checkpoint to which all workers roll back, with pages and state of this worker.
-    pub chosen: Option<(Key, Option<Loaded>)>,
+    pub chosen: Option<(EpochKey, Option<Loaded>)>,
 }
 
 /// Disk level, if the job has one.
 pub struct DiskState {
     /// `None` without a disk level.
-    pub(super) level: Field<Option<DiskLevel>>,
+    pub(super) level: StateCell<Option<DiskLevel>>,
 }
 
 impl DiskState {
     /// Returns the state at the start of the process.
     pub const fn start() -> DiskState {
         DiskState {
-            level: Field::new(None),
+            level: StateCell::new(None),
         }
     }
 }
@@ -79,8 +79,8 @@ unsafe impl Plain for Report {}
 
 impl DiskLevel {
     /// Opens the directory for files of this identity.
-    pub fn new(directory: &Path, lineage: u64, identity: Identity) -> DiskLevel {
-        let config = told::config();
+    pub fn new(directory: &Path, lineage: u64, identity: JobIdentity) -> DiskLevel {
+        let config = process_info::config();
         DiskLevel {
             places: Places::open(directory),
             every: config.disk_every,
@@ -164,10 +164,13 @@ impl DiskLevel {
     pub fn tell(&mut self, reports: &[Report], worker: Worker) {
         let first = reports.iter().position(|report| report.trouble != 0);
         match (first, &self.trouble) {
-            (Some(first), Some(why)) if first == worker.index() && !self.told => sys::say(
-                message::epochs_not_written(self.places.directory.display(), why),
-            ),
-            (None, _) if self.told && worker == Worker(0) => sys::say(
+            (Some(first), Some(why)) if first == worker.index() && !self.told => {
+                system_calls::print_message(message::epochs_not_written(
+                    self.places.directory.display(),
+                    why,
+                ))
+            }
+            (None, _) if self.told && worker == Worker(0) => system_calls::print_message(
                 message::epochs_written_again(self.places.directory.display()),
             ),
             _ => {}
@@ -177,7 +180,7 @@ impl DiskLevel {
 
     /// Removes files of this worker that are not needed any more.
     pub fn prune(&mut self, worker: Worker) {
-        let expendable = catalogue::expendable(&self.places.keys(worker), &self.complete);
+        let expendable = epoch_files::obsolete_epochs(&self.places.keys(worker), &self.complete);
         self.places.remove(worker, &expendable);
         self.own.retain(|key| !expendable.contains(key));
         while self.complete.len() > 2 {

@@ -4,14 +4,14 @@ use crate::user;
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use understudy_formats::epochs::format::Identity;
+use understudy_formats::epochs::epoch_format::JobIdentity;
 use understudy_image::vmas;
 use understudy_mpi::library;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 /// Returns the identity of this process, whose address space has this layout.
-pub fn own(layout: Vec<(String, u64)>, workers: u32) -> Identity {
-    Identity {
+pub fn own(layout: Vec<(String, u64)>, workers: u32) -> JobIdentity {
+    JobIdentity {
         build: build(),
         mpi: library::version().0.to_owned(),
         workers,

@@ -3,17 +3,19 @@
 
 use std::fs::File;
 use std::path::Path;
-use understudy_formats::epochs::catalogue::{Key, Name};
-use understudy_formats::epochs::format::{Damage, Decoder, Head, Identity, SECTION_PAGES};
-use understudy_formats::private::open_own;
-use understudy_image::epoch::Image;
+use understudy_formats::epochs::epoch_files::{EpochFileName, EpochKey};
+use understudy_formats::epochs::epoch_format::{
+    Decoder, EpochError, EpochHead, JobIdentity, SECTION_PAGES,
+};
+use understudy_formats::private_directories::open_own;
+use understudy_image::image_delta::Image;
 use understudy_image::store::PageStore;
 use understudy_image::wire::{Header, Incoming};
 
 /// Loaded checkpoint of one worker.
 pub struct Loaded {
     /// Head of the file.
-    pub head: Head,
+    pub head: EpochHead,
     /// Pages of the checkpoint.
     pub image: Image,
     pub state: Vec<u8>,
@@ -22,16 +24,16 @@ pub struct Loaded {
 /// Reads a whole file, which must match its name and belong to this job.
 pub fn load(
     directory: &Path,
-    name: Name,
-    own: &Identity,
+    name: EpochFileName,
+    own: &JobIdentity,
     store: &mut PageStore,
-) -> Result<Loaded, Damage> {
+) -> Result<Loaded, EpochError> {
     let mut decoder = Decoder::new(open_own(&directory.join(name.to_string()), libc::O_RDONLY)?)?;
     if let Some(difference) = own.difference(&decoder.head.identity) {
-        return Err(Damage::Foreign(difference));
+        return Err(EpochError::Foreign(difference));
     }
     if decoder.head.key != name.key || decoder.head.worker != name.worker {
-        return Err(Damage::Foreign(
+        return Err(EpochError::Foreign(
             "it was renamed; give it back its name".into(),
         ));
     }
@@ -42,7 +44,7 @@ pub fn load(
         Ok(()) => {
             let image = incoming
                 .into_image(store)
-                .map_err(|error| Damage::Memory(error.to_string()))?;
+                .map_err(|error| EpochError::Memory(error.to_string()))?;
             store.seal(image.runs());
             Ok(Loaded { head, image, state })
         }
@@ -53,7 +55,11 @@ pub fn load(
     }
 }
 
-fn room(decoder: &Decoder<File>, key: Key, store: &mut PageStore) -> Result<Incoming, Damage> {
+fn room(
+    decoder: &Decoder<File>,
+    key: EpochKey,
+    store: &mut PageStore,
+) -> Result<Incoming, EpochError> {
     let (whole, rest) = (
         decoder.page_count() / SECTION_PAGES as u64,
         decoder.page_count() % SECTION_PAGES as u64,
@@ -65,13 +71,14 @@ fn room(decoder: &Decoder<File>, key: Key, store: &mut PageStore) -> Result<Inco
         base: None,
         runs: decoder.head.runs.clone(),
         dropped: vec![],
-        yours: vec![],
+        kept_by_receiver: vec![],
         chunks,
     };
-    Incoming::expect(header, Vec::new(), store).map_err(|error| Damage::Memory(error.to_string()))
+    Incoming::allocate(header, Vec::new(), store)
+        .map_err(|error| EpochError::Memory(error.to_string()))
 }
 
-fn fill(mut decoder: Decoder<File>, incoming: &Incoming) -> Result<(), Damage> {
+fn fill(mut decoder: Decoder<File>, incoming: &Incoming) -> Result<(), EpochError> {
     for chunk in incoming.chunks() {
         // SAFETY: slots that were allocated for this chunk and that no other code uses.
         decoder.section(unsafe { std::slice::from_raw_parts_mut(chunk.ptr, chunk.len) })?;

@@ -2,16 +2,16 @@
 
 use super::load::{Loaded, load};
 use super::static_file;
-use crate::{sys, told};
-use understudy_formats::epochs::catalogue::{self, Key, Name};
-use understudy_formats::epochs::format::{Damage, Identity};
+use crate::{process_info, system_calls};
+use understudy_formats::epochs::epoch_files::{self, EpochFileName, EpochKey};
+use understudy_formats::epochs::epoch_format::{EpochError, JobIdentity};
 
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use understudy_formats::epochs::owner::{self, ClaimError, OWNER, Owner, Ownership};
-use understudy_formats::private::is_own;
+use understudy_formats::epochs::owner::{self, ClaimError, DirectoryOwner, OWNER, Ownership};
+use understudy_formats::private_directories::is_own;
 use understudy_image::store::PageStore;
 use understudy_numbers::Worker;
 
@@ -56,8 +56,10 @@ impl Places {
     /// # Errors
     /// The reason for which the job must not start.
     pub fn claim(&mut self) -> Result<(), String> {
-        let own = Owner::current(&told::job_of_launcher(), told::variable);
-        match owner::claim(&self.directory, &own, |file| sys::lift_owned(file).into()) {
+        let own = DirectoryOwner::current(&process_info::job_of_launcher(), process_info::variable);
+        match owner::claim(&self.directory, &own, |file| {
+            system_calls::move_owned_descriptor(file).into()
+        }) {
             Ok(ownership) => self.ownership = Some(ownership),
             Err(ClaimError::System(_)) if !self.directory.join(OWNER).exists() => {}
             Err(error) => return Err(error.to_string()),
@@ -73,24 +75,24 @@ impl Places {
     }
 
     /// Returns the checkpoints of which this worker has a file, the oldest first.
-    pub fn keys(&self, worker: Worker) -> Vec<Key> {
+    pub fn keys(&self, worker: Worker) -> Vec<EpochKey> {
         let names = listing(&self.directory);
-        catalogue::of_worker(names.iter().map(String::as_str), worker)
+        epoch_files::epochs_of_worker(names.iter().map(String::as_str), worker)
     }
 
     pub fn load(
         &self,
-        name: Name,
-        own: &Identity,
+        name: EpochFileName,
+        own: &JobIdentity,
         store: &mut PageStore,
-    ) -> Result<Loaded, Damage> {
+    ) -> Result<Loaded, EpochError> {
         load(&self.directory, name, own, store)
     }
 
     /// Removes files of a worker.
-    pub fn remove(&self, worker: Worker, keys: &[Key]) {
+    pub fn remove(&self, worker: Worker, keys: &[EpochKey]) {
         for &key in keys {
-            let name = Name { key, worker }.to_string();
+            let name = EpochFileName { key, worker }.to_string();
             let _ = fs::remove_file(self.directory.join(name));
         }
     }
@@ -98,7 +100,7 @@ impl Places {
     /// Removes incomplete files of a worker.
     pub fn remove_torn(&self, worker: Worker) {
         let names = listing(&self.directory);
-        for torn in catalogue::torn(names.iter().map(String::as_str), worker) {
+        for torn in epoch_files::incomplete_files(names.iter().map(String::as_str), worker) {
             let _ = fs::remove_file(self.directory.join(torn));
         }
     }
@@ -106,7 +108,7 @@ impl Places {
     /// Removes checkpoints and static data of all workers of a job, including incomplete files.
     pub fn remove_job(&self, lineage: u64) {
         let names = listing(&self.directory);
-        for name in catalogue::of_job(names.iter().map(String::as_str), lineage) {
+        for name in epoch_files::files_of_job(names.iter().map(String::as_str), lineage) {
             let _ = fs::remove_file(self.directory.join(name));
         }
     }

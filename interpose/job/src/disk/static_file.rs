@@ -11,7 +11,7 @@
 //! file. The first reader of the file detects this.
 #![allow(unsafe_code)]
 
-use crate::sys;
+use crate::system_calls;
 use bincode::config::standard;
 use std::ffi::c_void;
 use std::fs::File;
@@ -20,13 +20,13 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
-use understudy_formats::epochs::catalogue::{PART, PREFIX, STATIC};
-use understudy_formats::private::{create_anew, open_own};
+use understudy_formats::epochs::epoch_files::{PARTIAL_SUFFIX, PREFIX, STATIC_SUFFIX};
+use understudy_formats::private_directories::{create_anew, open_own};
 use understudy_image::PAGE_SIZE;
-use understudy_image::epoch::Image;
+use understudy_image::image_delta::Image;
 use understudy_image::runs::PageRun;
 use understudy_image::store::PageStore;
-use understudy_image::threads::without_signals;
+use understudy_image::threads::with_signals_blocked;
 use understudy_numbers::Worker;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -39,7 +39,7 @@ const PREAMBLE: usize = 16;
 const LONGEST_HEAD: u32 = 256 << 20;
 
 fn ending(worker: Worker) -> String {
-    format!("-w{worker:05}{STATIC}")
+    format!("-w{worker:05}{STATIC_SUFFIX}")
 }
 
 /// Returns the path of a worker's file.
@@ -51,7 +51,7 @@ pub fn path(directory: &Path, lineage: u64, worker: Worker) -> PathBuf {
 pub fn of_worker(listing: &[String], worker: Worker) -> impl Iterator<Item = &String> {
     let ending = ending(worker);
     let is_of = move |name: &&String| {
-        name.starts_with(PREFIX) && name.trim_end_matches(PART).ends_with(&ending)
+        name.starts_with(PREFIX) && name.trim_end_matches(PARTIAL_SUFFIX).ends_with(&ending)
     };
     listing.iter().filter(is_of)
 }
@@ -84,17 +84,17 @@ unsafe impl Send for Piece {}
 /// Starts to write an image, while the program runs.
 pub fn write(path: PathBuf, image: &Image, store: &PageStore) -> io::Result<Writing> {
     let pages: Vec<PageRun> = image.runs().iter().map(|run| run.pages).collect();
-    let piece = |run: &understudy_image::epoch::SlotRun| Piece {
+    let piece = |run: &understudy_image::image_delta::SlotRun| Piece {
         from: store.ptr(run.slot).cast_const().cast(),
         length: run.pages.pages as usize * PAGE_SIZE,
     };
     let pieces: Vec<Piece> = image.runs().iter().map(piece).collect();
     let (done, outcome) = channel();
     let work = move || {
-        sys::leave_descriptors();
+        system_calls::separate_descriptors();
         let _ = done.send(write_all(&path, &pages, &pieces));
     };
-    without_signals(|| {
+    with_signals_blocked(|| {
         std::thread::Builder::new()
             .name("understudy-static".into())
             .spawn(work)
@@ -104,7 +104,7 @@ pub fn write(path: PathBuf, image: &Image, store: &PageStore) -> io::Result<Writ
 
 fn write_all(path: &Path, pages: &[PageRun], pieces: &[Piece]) -> io::Result<()> {
     let mut part = path.as_os_str().to_owned();
-    part.push(PART);
+    part.push(PARTIAL_SUFFIX);
     let part = PathBuf::from(part);
     let written = write_part(&part, pages, pieces).and_then(|()| {
         std::fs::rename(&part, path)?;

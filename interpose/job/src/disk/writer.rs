@@ -7,9 +7,9 @@
 #![allow(unsafe_code)]
 
 use super::static_file::StaticFile;
-use crate::sys;
-use understudy_formats::epochs::catalogue::PART;
-use understudy_formats::epochs::format::{Encoder, Head};
+use crate::system_calls;
+use understudy_formats::epochs::epoch_files::PARTIAL_SUFFIX;
+use understudy_formats::epochs::epoch_format::{Encoder, EpochHead};
 
 use std::fs::File;
 use std::io;
@@ -18,10 +18,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
-use understudy_formats::private::create_anew;
-use understudy_image::absent::Sums;
+use understudy_formats::private_directories::create_anew;
+use understudy_image::absent_pages::PageSums;
 use understudy_image::runs::PageIndex;
-use understudy_image::threads::without_signals;
+use understudy_image::threads::with_signals_blocked;
 use understudy_image::{PAGE_SIZE, sums};
 
 /// Pages of a checkpoint.
@@ -34,9 +34,9 @@ pub struct Pages {
 /// Consecutive pages, with their checksums.
 pub enum Piece {
     /// Pages with contiguous copies in memory that does not change.
-    Kept(*const u8, Sums),
+    Kept(*const u8, PageSums),
     /// Pages in the file of static data.
-    Absent(Sums),
+    Absent(PageSums),
 }
 
 impl Piece {
@@ -109,7 +109,7 @@ fn checked<'a>(page: PageIndex, sum: u64, content: &'a [u8], what: &str) -> io::
 pub struct Job {
     pub directory: PathBuf,
     pub name: String,
-    pub head: Head,
+    pub head: EpochHead,
     pub state: Vec<u8>,
     /// Pages of `head.runs`.
     pub pages: Pages,
@@ -137,14 +137,14 @@ impl Writer {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
         let work = move || {
-            sys::leave_descriptors();
+            system_calls::separate_descriptors();
             for job in todo {
                 if done.send(write(&job, &stopped)).is_err() {
                     return;
                 }
             }
         };
-        without_signals(|| {
+        with_signals_blocked(|| {
             std::thread::Builder::new()
                 .name("understudy-disk".into())
                 .spawn(work)
@@ -220,7 +220,7 @@ fn write(job: &Job, stop: &AtomicBool) -> Outcome {
 
 /// Writes the file, and removes the incomplete one after an error.
 fn write_file(job: &Job, stop: &AtomicBool) -> Outcome {
-    let part = job.directory.join(job.name.clone() + PART);
+    let part = job.directory.join(job.name.clone() + PARTIAL_SUFFIX);
     let whole = job.directory.join(&job.name);
     let done = write_part(&part, job, stop);
     let done = done.and_then(|length| std::fs::rename(&part, whole).map(|()| length));

@@ -33,7 +33,7 @@ pub struct Lent<T: Any + Send + Default> {
 }
 
 impl<T: Any + Send + Default> Lent<T> {
-    /// Returns an in-flight buffer, which needs [`Lent::give_back`] before it may be freed.
+    /// Returns an in-flight buffer, which needs [`Lent::release`] before it may be freed.
     pub fn new(memory: T) -> Lent<T> {
         Lent {
             memory,

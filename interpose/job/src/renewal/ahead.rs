@@ -40,7 +40,7 @@ pub fn open() {
         Err(error) => {
             log::warn!("{}", message::openings_not_observed(error));
             if components::are_files() {
-                crate::sys::kill_self();
+                crate::system_calls::kill_self();
             }
         }
     }
@@ -79,7 +79,7 @@ struct Scratch(PathBuf);
 impl Scratch {
     fn new() -> io::Result<Scratch> {
         let name = format!("understudy-ahead-{}", std::process::id());
-        let directory = understudy_formats::private::in_memory().join(name);
+        let directory = understudy_formats::private_directories::in_memory().join(name);
         // A process with an equal number may have been killed.
         let _ = std::fs::remove_dir_all(&directory);
         std::fs::create_dir(&directory)?;
@@ -100,7 +100,7 @@ fn remove_segments(child: libc::pid_t) {
     for start in ["mpich_shm", "mpich_vci"] {
         let _ = std::fs::remove_file(format!(
             "{}/{start}_{child:x}_0",
-            understudy_formats::private::MEMORY
+            understudy_formats::private_directories::SHARED_MEMORY_DIRECTORY
         ));
     }
 }
@@ -151,5 +151,5 @@ fn tell(mut writer: io::PipeWriter, scratch: &Path) -> ! {
         }
         rc
     };
-    crate::sys::exit_now(rc)
+    crate::system_calls::exit_now(rc)
 }

@@ -1,6 +1,6 @@
 //! State of this process across MPI instances.
 
-use crate::cell::Field;
+use crate::runtime_state::StateCell;
 use std::ffi::c_int;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -13,23 +13,23 @@ pub const LOOK: Duration = Duration::from_millis(20);
 /// State of the MPI side, and replica stores of failed processes.
 pub struct InstanceState {
     /// State for the reinit of the library.
-    pub(super) instance: Field<Renewal>,
+    pub(super) instance: StateCell<Renewal>,
     /// Replica stores that failed processes have left to this process.
-    pub(super) heir: Field<Heir>,
+    pub(super) heir: StateCell<Heir>,
 }
 
 impl InstanceState {
     /// Returns the state at the start of the process.
     pub const fn start() -> InstanceState {
         InstanceState {
-            instance: Field::new(Renewal {
+            instance: StateCell::new(Renewal {
                 before_init: None,
                 level: 0,
                 is_first: false,
                 spares: 0,
                 failed_at: None,
             }),
-            heir: Field::new(Heir::START),
+            heir: StateCell::new(Heir::START),
         }
     }
 }

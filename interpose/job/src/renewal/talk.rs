@@ -3,7 +3,7 @@
 
 use super::instance_state::{Inheritance, LOOK};
 use crate::Runtime;
-use crate::{shim, sys, told};
+use crate::{process_info, shim, system_calls};
 use std::ffi::c_int;
 use std::fs::File;
 use std::io::{self, Read};
@@ -18,17 +18,18 @@ use understudy_formats::proc_stat;
 use understudy_mpi::{call, library};
 use understudy_numbers::{ProcessNumber, Worker};
 use understudy_wire::line::{
-    self, Boards, Hello, LINE, Line, ProcessPlace, Socket, ToManager, ToProcess,
+    self, Boards, Hello, LINE_VARIABLE, Line, LineSocket, ProcessPlace, ToManager, ToProcess,
 };
 
 // Neither understudy-mpi nor ckptd depends on the other.
 const _: () = {
     assert!(call::INTERRUPT == line::INTERRUPT);
     assert!(
-        size_of::<call::Page>() <= size_of::<line::Page>() && size_of::<line::Page>() <= line::PAGE
+        size_of::<call::Page>() <= size_of::<line::SharedPage>()
+            && size_of::<line::SharedPage>() <= line::PAGE_BYTES
     );
-    assert!(offset_of!(call::Page, generation) == offset_of!(line::Page, generation));
-    assert!(offset_of!(call::Page, is_inside) == offset_of!(line::Page, is_inside));
+    assert!(offset_of!(call::Page, generation) == offset_of!(line::SharedPage, generation));
+    assert!(offset_of!(call::Page, is_inside) == offset_of!(line::SharedPage, is_inside));
     assert!(call::MAIN_THREAD == line::MAIN_THREAD && call::INTERRUPT == line::INTERRUPT);
 };
 
@@ -39,7 +40,7 @@ pub struct Lines {
     /// The guardian keeps the other end open if the manager fails.
     manager: Line,
     guardian: Line,
-    pub page: &'static line::Page,
+    pub page: &'static line::SharedPage,
     /// Number of workers that were started on this node.
     neighbours: u32,
 }
@@ -58,9 +59,9 @@ static OWN: OnceLock<ProcessPlace> = OnceLock::new();
 /// # Errors
 /// The reason for which there is no usable manager, for the user.
 pub fn learn() -> Result<(), String> {
-    let text = told::variable(LINE).ok_or(message::NO_GUARDIAN)?;
+    let text = process_info::variable(LINE_VARIABLE).ok_or(message::NO_GUARDIAN)?;
     let own = ProcessPlace::parse(&text)
-        .ok_or_else(|| format!("{LINE} is `{text}`, not two numbers and a directory"))?;
+        .ok_or_else(|| format!("{LINE_VARIABLE} is `{text}`, not two numbers and a directory"))?;
     let _ = OWN.set(own);
     Ok(())
 }
@@ -78,14 +79,14 @@ pub fn call_guardian() {
     if let Some(own) = OWN.get()
         && let Err(error) = connect(own)
     {
-        sys::say(message::manager_not_reached(own.directory.display(), error));
-        sys::exit_now(understudy_abi::exit::LOST);
+        system_calls::print_message(message::manager_not_reached(own.directory.display(), error));
+        system_calls::exit_now(understudy_abi::exit::LOST);
     }
 }
 
 fn connect(own: &ProcessPlace) -> io::Result<()> {
-    let line = Line::call(&own.directory, Socket::Guardian(own.guardian))?;
-    let guardian = Line::from(sys::lift_owned(line.into()));
+    let line = Line::connect(&own.directory, LineSocket::Guardian(own.guardian))?;
+    let guardian = Line::from(system_calls::move_owned_descriptor(line.into()));
     report_wrapper(own, &guardian);
     guardian.send(&Hello::Process {
         number: own.number,
@@ -94,7 +95,7 @@ fn connect(own: &ProcessPlace) -> io::Result<()> {
     let (_, manager) = await_descriptor(&guardian, |said| {
         matches!(said, ToProcess::Connection).then_some(())
     })?;
-    let manager = Line::from(sys::lift_owned(manager));
+    let manager = Line::from(system_calls::move_owned_descriptor(manager));
     let (neighbours, page) = await_descriptor(&manager, |said| match said {
         ToProcess::Page { workers } => Some(workers),
         _ => None,
@@ -104,7 +105,7 @@ fn connect(own: &ProcessPlace) -> io::Result<()> {
     let mapped = unsafe {
         libc::mmap(
             std::ptr::null_mut(),
-            line::PAGE,
+            line::PAGE_BYTES,
             access,
             libc::MAP_SHARED,
             page.as_raw_fd(),
@@ -115,7 +116,7 @@ fn connect(own: &ProcessPlace) -> io::Result<()> {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: the page is never unmapped, and its words are atomic.
-    let page = unsafe { &*mapped.cast::<line::Page>() };
+    let page = unsafe { &*mapped.cast::<line::SharedPage>() };
     let _ = LINES.set(Lines {
         manager,
         guardian,
@@ -126,7 +127,7 @@ fn connect(own: &ProcessPlace) -> io::Result<()> {
     call::listen(unsafe { &*mapped.cast::<call::Page>() });
     call::leave();
     // The snapshot is taken later, so the shim keeps the function.
-    shim::hold_ends(is_over);
+    shim::delay_exits(is_over);
     Ok(())
 }
 
@@ -198,8 +199,8 @@ pub fn tell(message: &ToManager) {
 /// Exits after an error of the connection: the process cannot continue without its guardian.
 fn or_end<T>(talk: std::io::Result<T>) -> T {
     talk.unwrap_or_else(|_| {
-        sys::say(message::guardian_gone(std::process::id()));
-        sys::exit_now(understudy_abi::exit::LOST)
+        system_calls::print_message(message::guardian_gone(std::process::id()));
+        system_calls::exit_now(understudy_abi::exit::LOST)
     })
 }
 
@@ -231,7 +232,7 @@ fn inherit(rt: &Runtime, from: ProcessNumber, status: c_int, files: Vec<OwnedFd>
     heir.of = Some(from);
     if let Ok(files) = files
         .into_iter()
-        .map(sys::lift_owned)
+        .map(system_calls::move_owned_descriptor)
         .collect::<Vec<_>>()
         .try_into()
     {
@@ -326,10 +327,10 @@ pub fn spare_deaths() -> u32 {
 pub fn passed_signals() -> impl Iterator<Item = (i32, u64)> {
     let times = lines()
         .page
-        .passed
+        .signal_times
         .iter()
         .map(|time| time.load(Ordering::Relaxed));
-    line::REMEMBERED.into_iter().zip(times)
+    line::REPEATED_SIGNALS.into_iter().zip(times)
 }
 
 /// Reports `Running`: from now on a failure is recovered instead of restarting the job.
@@ -414,5 +415,5 @@ pub fn abort(status: c_int) -> ! {
     if LINES.get().is_some() {
         tell(&ToManager::Abort { status });
     }
-    sys::exit_now(if status & 0xff == 0 { 1 } else { status })
+    system_calls::exit_now(if status & 0xff == 0 { 1 } else { status })
 }

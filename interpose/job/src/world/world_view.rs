@@ -1,6 +1,6 @@
 //! Workers and spares of the present MPI instance.
 
-use crate::cell::Field;
+use crate::runtime_state::StateCell;
 use std::sync::Arc;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::{ProcessNumber, Worker};
@@ -54,14 +54,14 @@ impl World {
 /// Present view of the job.
 pub struct WorldView {
     /// View of the job, or `None` before the end of `MPI_Init`.
-    pub(super) view: Field<Option<Arc<World>>>,
+    pub(super) view: StateCell<Option<Arc<World>>>,
 }
 
 impl WorldView {
     /// Returns the state at the start of the process.
     pub const fn start() -> WorldView {
         WorldView {
-            view: Field::new(None),
+            view: StateCell::new(None),
         }
     }
 }

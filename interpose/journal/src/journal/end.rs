@@ -23,7 +23,7 @@ const FEW_CALLS_OF_LONG: u64 = 32;
 /// One worker reports: the error is equal in all workers.
 fn tell_all_once(rt: &Runtime, name: &str, why: &VisitError) {
     if crate::world::is_initialised() && crate::world::is_first_worker(rt) {
-        crate::sys::say(message::init_end_not_watched(name, why));
+        crate::system_calls::print_message(message::init_end_not_watched(name, why));
     }
 }
 

@@ -11,7 +11,7 @@
 
 use bincode::config::standard;
 use std::collections::VecDeque;
-use understudy_policy::packed;
+use understudy_policy::compression;
 
 const MAGIC: [u8; 8] = *b"USTDYJNL";
 const VERSION: u32 = 3;
@@ -167,7 +167,7 @@ impl Journal {
     /// Returns the journal as bytes.
     pub fn encode(&mut self) -> Vec<u8> {
         self.flush(|_, _| {});
-        let body = packed::pack(&self.entries);
+        let body = compression::pack(&self.entries);
         let mut out = Vec::with_capacity(HEADER + body.len());
         out.extend(MAGIC);
         out.extend(VERSION.to_le_bytes());
@@ -189,7 +189,7 @@ impl Journal {
         if header[12..] != xxhash_rust::xxh3::xxh3_64(body).to_le_bytes() {
             return Err(NotAJournal::Damaged);
         }
-        let entries = packed::unpack(body).map_err(|_| NotAJournal::Damaged)?;
+        let entries = compression::unpack(body).map_err(|_| NotAJournal::Damaged)?;
         Ok(Reader {
             entries,
             at: 0,

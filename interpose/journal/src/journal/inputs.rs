@@ -11,7 +11,7 @@ use std::fs::Metadata;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use understudy_policy::packed;
+use understudy_policy::compression;
 
 /// Length in bytes of stat(2)'s structure.
 pub const STAT: usize = size_of::<libc::stat>();
@@ -171,7 +171,7 @@ impl Asked {
 
     /// Stores the contents of a file if there is room, and returns their number.
     pub fn keep(&mut self, content: &[u8]) -> Option<u32> {
-        let kept = packed::pack(content);
+        let kept = compression::pack(content);
         let known = self.inputs.contents.iter().position(|known| *known == kept);
         if known.is_none() {
             self.inputs.take(kept.len() as u64).ok()?;
@@ -182,7 +182,7 @@ impl Asked {
 
     /// Returns the contents with this number.
     pub fn content(&self, number: u32) -> Option<Vec<u8>> {
-        packed::unpack(self.inputs.contents.get(number as usize)?).ok()
+        compression::unpack(self.inputs.contents.get(number as usize)?).ok()
     }
 
     /// Adds a file that is too long to be recorded, and returns its number.

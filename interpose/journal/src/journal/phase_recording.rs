@@ -8,7 +8,7 @@ use super::recording::{Phase, Recording};
 use super::sources;
 use crate::arch::{self, Frame};
 use crate::{DOOR, Runtime};
-use crate::{events, told, world};
+use crate::{events, process_info, world};
 use std::time::Duration;
 use understudy_catalogue::message;
 use understudy_numbers::Epoch;
@@ -29,7 +29,7 @@ pub fn start(
         return;
     };
     rt.journal.recording.set(Recording::On(Box::new(Phase {
-        recorder: Recorder::new(events::are_kept()),
+        recorder: Recorder::new(events::is_recording()),
         // SAFETY: the frame lies at the top of the runtime's stack while a handler runs.
         begin: unsafe { *frame },
         base,
@@ -82,7 +82,7 @@ pub fn give_up(rt: &Runtime) {
 
 /// True if the program has created threads, whose calls a replay cannot repeat.
 fn has_threads() -> bool {
-    arch::turn::is_foreign() || told::created_threads() > 0
+    arch::mpi_lock::is_foreign() || process_info::created_threads() > 0
 }
 
 #[cold]
@@ -111,7 +111,7 @@ pub unsafe extern "C" fn record_call(frame: *const Frame, integer: u64, double: 
     let frame = unsafe { &*frame };
     let mut guard = rt.journal.recording.borrow_mut();
     let Some(phase) = guard.on_mut() else { return };
-    let place = arch::turn::call_site(frame);
+    let place = arch::mpi_lock::call_site(frame);
     if sources::row_of(frame.slot as usize).is_none() {
         phase
             .watch

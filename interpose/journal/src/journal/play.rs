@@ -4,7 +4,7 @@
 use super::format::{END, NotAJournal, Reader, Written};
 use super::outputs::Call;
 use super::sources;
-use crate::arch::{self, Answer};
+use crate::arch::{self, AnsweredResult};
 use crate::generated::Proc;
 
 pub(super) struct Play {
@@ -58,7 +58,7 @@ impl Play {
     /// Returns the answer to the call in the top frame.
     ///
     /// The error is the reason why the replay ends.
-    pub(super) fn answer(&mut self) -> Result<Answer, (u64, u64)> {
+    pub(super) fn answer(&mut self) -> Result<AnsweredResult, (u64, u64)> {
         let Some(frame) = arch::top_frame() else {
             return Err((OTHER_CALL, self.calls));
         };
@@ -71,7 +71,7 @@ impl Play {
                 if u64::from(record.slot) == frame.slot && Some(record.arguments) == hash =>
             {
                 write(&record.written);
-                Ok(Answer::of(record.result))
+                Ok(AnsweredResult::of(record.result))
             }
             Ok(Some(record))
                 if record.slot == END && (frame.slot, hash) == (self.end.0, Some(self.end.1)) =>

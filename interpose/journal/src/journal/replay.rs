@@ -4,7 +4,7 @@
 use super::format::Journal;
 use super::play::{DAMAGED, INPUT, KIND_BITS, OTHER_CALL, Play, REACHED, leave, write};
 use super::sources;
-use crate::arch::{self, Answer, Frame};
+use crate::arch::{self, AnsweredResult, Frame};
 use crate::generated::EXECUTED;
 use crate::{DOOR, Runtime};
 
@@ -67,7 +67,7 @@ pub unsafe fn run(
 }
 
 /// Returns the answer to the call in the top frame.
-extern "C" fn answer() -> Answer {
+extern "C" fn answer() -> AnsweredResult {
     let rt = DOOR.get();
     // The borrow ends here, as `leave` drops nothing.
     let answer = match &mut *rt.journal.play.borrow_mut() {

@@ -5,7 +5,7 @@
 
 use super::row::{Amount, Members, Numbers, Output, Row, Unit};
 use crate::generated::SLOT_COUNT;
-use crate::told;
+use crate::process_info;
 use std::sync::LazyLock;
 use understudy_abi::source::{self, SOURCES, Source};
 
@@ -50,5 +50,5 @@ pub fn name_of(slot: usize) -> Option<&'static str> {
 /// Switches the recording, or the answering, of the program's calls of these functions.
 pub fn watch(on: bool) {
     // SAFETY: a function of the preload library, without preconditions after the runtime's start.
-    unsafe { (told::info().watch_user_sources)(on) };
+    unsafe { (process_info::info().watch_user_sources)(on) };
 }

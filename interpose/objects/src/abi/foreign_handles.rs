@@ -1,6 +1,6 @@
 //! Handles of a program with another ABI than Open MPI's, and their virtual handles. Plain data.
 
-use crate::cell::Field;
+use crate::runtime_state::StateCell;
 use std::collections::HashMap;
 
 /// Number of kinds of handles.
@@ -9,17 +9,17 @@ pub(super) const KINDS: usize = 11;
 /// Predefined handles, and the most recent translations.
 pub struct ForeignHandles {
     /// Predefined handles, or `None` if the program has the ABI of the runtime.
-    pub(super) known: Field<Option<Known>>,
+    pub(super) known: StateCell<Option<Known>>,
     /// Most recently translated value of each kind, and its virtual handle.
-    pub(super) recent: Field<[(u64, u64); KINDS]>,
+    pub(super) recent: StateCell<[(u64, u64); KINDS]>,
 }
 
 impl ForeignHandles {
     /// Returns the state at the start of the process.
     pub const fn start() -> ForeignHandles {
         ForeignHandles {
-            known: Field::new(None),
-            recent: Field::new([(0, 0); KINDS]),
+            known: StateCell::new(None),
+            recent: StateCell::new([(0, 0); KINDS]),
         }
     }
 }

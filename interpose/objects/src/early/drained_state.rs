@@ -1,26 +1,26 @@
 //! Drained and matched messages of this process. Plain data.
 
 use super::drained_message::{Early, Matched};
-use crate::cell::Field;
 use crate::own_messages::Told;
+use crate::runtime_state::StateCell;
 
 /// Messages that the program has not received yet.
 pub struct DrainedState {
     /// Drained messages, which were received before the program asked for them.
-    pub(super) messages: Field<Vec<Early>>,
+    pub(super) messages: StateCell<Vec<Early>>,
     /// Matched messages in the real library, by index of the virtual message.
-    pub(super) matched: Field<Vec<Option<Matched>>>,
+    pub(super) matched: StateCell<Vec<Option<Matched>>>,
     /// Reports to senders of synchronous sends, in flight.
-    pub(super) told: Field<Told>,
+    pub(super) told: StateCell<Told>,
 }
 
 impl DrainedState {
     /// Returns the state at the start of the process.
     pub const fn start() -> DrainedState {
         DrainedState {
-            messages: Field::new(Vec::new()),
-            matched: Field::new(Vec::new()),
-            told: Field::new(Told::NONE),
+            messages: StateCell::new(Vec::new()),
+            matched: StateCell::new(Vec::new()),
+            told: StateCell::new(Told::NONE),
         }
     }
 }

@@ -2,15 +2,15 @@
 #![allow(unsafe_code)]
 
 use super::virtual_handles::KINDS;
-use crate::cell::Field;
 use crate::generated::DATA_COUNT;
+use crate::runtime_state::StateCell;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 
 /// Real handles, and the most recent translations.
 pub struct HandleTable {
-    pub(super) reals: Field<Reals>,
+    pub(super) reals: StateCell<Reals>,
     /// Most recent translation of each kind; always equal to the entry in `reals`.
     pub(super) recent: [Cell<Recent>; KINDS],
 }
@@ -19,7 +19,7 @@ impl HandleTable {
     /// Returns the state at the start of the process.
     pub const fn start() -> HandleTable {
         HandleTable {
-            reals: Field::new(Reals {
+            reals: StateCell::new(Reals {
                 created: [const { Vec::new() }; KINDS],
                 predefined: [std::ptr::null_mut(); DATA_COUNT],
                 symbols: [0; DATA_COUNT],

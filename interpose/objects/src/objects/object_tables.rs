@@ -15,7 +15,7 @@ use super::session::{Session, WorldModel};
 use super::slots::Slots;
 use super::tool::{Reals, Tool};
 use super::window::{Direct, RecentPart, Window};
-use crate::cell::Field;
+use crate::runtime_state::StateCell;
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
@@ -23,25 +23,25 @@ use std::rc::Rc;
 /// Objects of this process, with the state that is not in their recipes.
 pub struct ObjectTables {
     /// Recipes of the objects.
-    pub(super) all: Field<Objects>,
+    pub(super) all: StateCell<Objects>,
     /// State of communicators that is not in their recipes.
     pub(super) comm: LocalComms,
     /// Numbers of spawns at the last capture and at the last commit.
     pub(super) spawns: Cell<(u64, u64)>,
     /// Indices of datatypes, by real handle.
-    pub(super) reverse: Field<Option<HashMap<usize, u32>>>,
+    pub(super) reverse: StateCell<Option<HashMap<usize, u32>>>,
     /// State of open files, by index.
-    pub(super) files: Field<BTreeMap<u32, LocalFile>>,
+    pub(super) files: StateCell<BTreeMap<u32, LocalFile>>,
     /// True if the message about an open file without a name was logged.
     pub(super) nameless_told: Cell<bool>,
     /// Access to the memory of windows in this MPI instance, by index of the window.
-    pub(super) direct: Field<BTreeMap<u32, Rc<Direct>>>,
+    pub(super) direct: StateCell<BTreeMap<u32, Rc<Direct>>>,
     /// Most recently accessed part of a window.
-    pub(super) recent: Field<Option<RecentPart>>,
+    pub(super) recent: StateCell<Option<RecentPart>>,
     /// Real handles of the tool interface.
-    pub(super) tools: Field<Reals>,
+    pub(super) tools: StateCell<Reals>,
     /// Functions of the program that the trampolines call.
-    pub(super) bindings: Field<Bindings>,
+    pub(super) bindings: StateCell<Bindings>,
 }
 
 #[derive(bincode::Encode, bincode::Decode)]
@@ -75,7 +75,7 @@ impl ObjectTables {
     /// Returns the state at the start of the process.
     pub const fn start() -> ObjectTables {
         ObjectTables {
-            all: Field::new(Objects {
+            all: StateCell::new(Objects {
                 comms: Slots::NONE,
                 groups: Slots::NONE,
                 datatypes: Slots::NONE,
@@ -95,13 +95,13 @@ impl ObjectTables {
             }),
             comm: LocalComms::start(),
             spawns: Cell::new((0, 0)),
-            reverse: Field::new(None),
-            files: Field::new(BTreeMap::new()),
+            reverse: StateCell::new(None),
+            files: StateCell::new(BTreeMap::new()),
             nameless_told: Cell::new(false),
-            direct: Field::new(BTreeMap::new()),
-            recent: Field::new(None),
-            tools: Field::new(Reals::START),
-            bindings: Field::new(Bindings::start()),
+            direct: StateCell::new(BTreeMap::new()),
+            recent: StateCell::new(None),
+            tools: StateCell::new(Reals::START),
+            bindings: StateCell::new(Bindings::start()),
         }
     }
 

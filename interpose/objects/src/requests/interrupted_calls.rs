@@ -5,10 +5,10 @@
 use super::request_borrows::{table, table_mut};
 use super::request_entries::index;
 use crate::Runtime;
-use crate::arch::{self, turn};
-use crate::attention::{self, RESUMES, SEVERAL};
+use crate::arch::{self, mpi_lock};
 use crate::generated::HandleKind;
 use crate::handles::{self, VirtRequest};
+use crate::work_flags::{self, RESUMES, SEVERAL};
 
 /// Records the requests that the blocking call of this thread has started.
 ///
@@ -18,16 +18,18 @@ pub fn begin(rt: &Runtime, requests: [Option<VirtRequest>; 2]) {
     if arch::top_frame().is_some() {
         let indices = requests.map(|request| index(rt, request?));
         has_ended(rt);
-        table_mut(rt).begun.push((turn::block() as u64, indices));
+        table_mut(rt)
+            .begun
+            .push((mpi_lock::current_block() as u64, indices));
     }
 }
 
 /// Returns the requests that this call has started before, if it is repeated.
 pub fn resume(rt: &Runtime) -> Option<[Option<VirtRequest>; 2]> {
-    if !attention::is(RESUMES | SEVERAL) {
+    if !work_flags::is_set(RESUMES | SEVERAL) {
         return None;
     }
-    let own = turn::block() as u64;
+    let own = mpi_lock::current_block() as u64;
     let table = table(rt);
     let (_, begun) = table.begun.iter().find(|(thread, _)| *thread == own)?;
     let handle = |index| VirtRequest(handles::virtual_handle(HandleKind::Request, index));
@@ -36,10 +38,10 @@ pub fn resume(rt: &Runtime) -> Option<[Option<VirtRequest>; 2]> {
 
 /// Records that the blocking call of this thread is complete.
 pub fn has_ended(rt: &Runtime) {
-    let own = turn::block() as u64;
+    let own = mpi_lock::current_block() as u64;
     let mut table = table_mut(rt);
     table.begun.retain(|(thread, _)| *thread != own);
     if table.begun.is_empty() {
-        attention::clear(RESUMES);
+        work_flags::clear(RESUMES);
     }
 }

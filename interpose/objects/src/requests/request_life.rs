@@ -13,11 +13,11 @@ use super::request_recipe::Recipe;
 use super::request_table::NULL;
 use super::synchronous;
 use crate::Runtime;
-use crate::attention::{self, RESUMES};
 use crate::errors::SUCCESS;
 use crate::handles::{VirtComm, VirtDatatype, VirtRequest};
 use crate::objects::comm::create::Begun;
 use crate::objects::datatype;
+use crate::work_flags::{self, RESUMES};
 use std::any::Any;
 use std::ffi::c_int;
 use understudy_mpi::real_types::{RealRequest, Status};
@@ -31,9 +31,9 @@ pub fn replace(rt: &Runtime, saved: Requests) {
     table.kept.clear();
     table.unready.clear();
     if table.requests.begun.is_empty() {
-        attention::clear(RESUMES);
+        work_flags::clear(RESUMES);
     } else {
-        attention::set(RESUMES);
+        work_flags::set(RESUMES);
     }
 }
 

@@ -3,9 +3,9 @@
 use super::attached_buffer::Attached;
 use super::order::Requests;
 use super::record::{Kind, State};
-use crate::cell::Field;
 use crate::generated::HandleKind;
 use crate::handles::{self, VirtComm, VirtRequest};
+use crate::runtime_state::StateCell;
 use std::any::Any;
 use std::cell::Cell;
 use understudy_mpi::real_types::RealRequest;
@@ -13,25 +13,25 @@ use understudy_mpi::real_types::RealRequest;
 /// Requests of this process, and buffers for buffered sends.
 pub struct RequestTable {
     /// All requests of the program.
-    pub(super) table: Field<Table>,
+    pub(super) table: StateCell<Table>,
     /// Number of requests that may be freed before all freed ones are tested.
     pub(super) until_reaped: Cell<u32>,
     /// The program's buffers for buffered sends.
-    pub(super) attached: Field<Vec<Attached>>,
+    pub(super) attached: StateCell<Vec<Attached>>,
 }
 
 impl RequestTable {
     /// Returns the state at the start of the process.
     pub const fn start() -> RequestTable {
         RequestTable {
-            table: Field::new(Table {
+            table: StateCell::new(Table {
                 requests: Requests::NONE,
                 reals: Vec::new(),
                 kept: Vec::new(),
                 unready: Vec::new(),
             }),
             until_reaped: Cell::new(0),
-            attached: Field::new(Vec::new()),
+            attached: StateCell::new(Vec::new()),
         }
     }
 }

@@ -23,13 +23,13 @@ pub(super) mod device_state;
 pub(super) mod driver;
 
 use super::{UserError, files, loader, threads, zones};
-use crate::arch::turn;
+use crate::arch::mpi_lock;
 use crate::user::program_runtime::Runtime;
-use crate::{sys, told};
+use crate::{process_info, system_calls};
 pub use driver::DriverError;
 use driver::{Driver, Step};
 use understudy_catalogue::message;
-use understudy_formats::cuda::CHECKPOINT_STEPS as STEPS;
+use understudy_formats::cuda_driver::CHECKPOINT_STEPS as STEPS;
 use understudy_image::vmas::{self, Owner};
 use understudy_settings::StaticData;
 
@@ -108,7 +108,7 @@ impl InUse {
                 STEPS[missing].to_string_lossy()
             )));
         }
-        if told::config().static_data != StaticData::Image {
+        if process_info::config().static_data != StaticData::Image {
             return Err(self.refused(
                 "copies without static data die with their process; leave UNDERSTUDY_STATIC out",
             ));
@@ -131,7 +131,7 @@ pub fn save_devices(rt: &Runtime, reports: bool) -> Result<bool, UserError> {
     let Some(found) = found else { return Ok(true) };
     let driver = found.able()?;
     // In another process the main thread would have to continue this call.
-    if turn::is_foreign() {
+    if mpi_lock::is_foreign() {
         return Ok(false);
     }
     match driver.step(Step::Lock) {
@@ -176,7 +176,7 @@ fn kept(rt: &Runtime) -> Result<Option<String>, UserError> {
 
 fn tell(rt: &Runtime, found: &InUse, driver: Driver, reports: bool) {
     if !rt.accelerator.is_reported.replace(true) && reports {
-        sys::say(message::accelerator_in_checkpoints(
+        system_calls::print_message(message::accelerator_in_checkpoints(
             found.name(),
             driver.describe(),
         ));

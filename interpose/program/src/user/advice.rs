@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use understudy_abi::STUB_PAGE;
 use understudy_catalogue::message;
 use understudy_image::PAGE_SIZE;
-use understudy_image::kernel::{Filter, Pagemap, category};
+use understudy_image::kernel::{Pagemap, ScanFilter, category};
 use understudy_image::layout::{Area, Backing, Layout};
 use understudy_image::runs::{self, AddrRange, PageRun};
 
@@ -231,10 +231,10 @@ fn libc_has_guards() -> bool {
         .ok()
         .and_then(|text| text.strip_prefix("2."));
     let minor = minor.and_then(|text| text.split('.').next()?.parse::<u32>().ok());
-    crate::told::created_threads() > 0 && minor.is_some_and(|minor| minor >= 42)
+    crate::process_info::created_threads() > 0 && minor.is_some_and(|minor| minor >= 42)
 }
 
-const GUARDS: Filter = Filter {
+const GUARDS: ScanFilter = ScanFilter {
     all: category::GUARD,
     any: 0,
     report: category::GUARD,

@@ -9,8 +9,8 @@
 #![allow(unsafe_code)]
 
 use super::signals;
-use crate::cell::Field;
-use crate::told;
+use crate::process_info;
+use crate::runtime_state::StateCell;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fs;
@@ -31,7 +31,7 @@ pub struct Saved(BTreeSet<Process>);
 /// Recorded children of this process.
 pub(super) struct Children {
     /// Children at the latest cut.
-    at_cut: Field<Saved>,
+    at_cut: StateCell<Saved>,
     /// True once this process has warned of a child that runs at a cut.
     has_warned: Cell<bool>,
 }
@@ -40,7 +40,7 @@ impl Children {
     /// State at the start of the process.
     pub(super) const fn new() -> Children {
         Children {
-            at_cut: Field::new(Saved(BTreeSet::new())),
+            at_cut: StateCell::new(Saved(BTreeSet::new())),
             has_warned: Cell::new(false),
         }
     }
@@ -57,7 +57,7 @@ impl Children {
 
     /// Warns the user of a child that runs at a cut.
     fn warn_of_running(&self, child: i32) {
-        if !self.has_warned.replace(true) && told::is_first_to_warn("child") {
+        if !self.has_warned.replace(true) && process_info::is_first_to_warn("child") {
             log::warn!("{}", message::child_process(name(child)));
         }
     }

@@ -5,14 +5,14 @@
 #![allow(unsafe_code)]
 
 use super::output::stream_relay;
-use crate::arch::turn;
+use crate::arch::mpi_lock;
 use std::ffi::{CStr, c_char, c_int};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use understudy_abi::effect;
-use understudy_formats::private::open_own;
+use understudy_formats::private_directories::open_own;
 use understudy_numbers::Epoch;
 
 /// Words in which such effects are recorded.
@@ -87,7 +87,7 @@ pub unsafe extern "C" fn effect_of_others(kind: u32, _: c_int, path: *const c_ch
             return;
         }
         // From the next cut on the change would be recorded and undone.
-        turn::want();
+        mpi_lock::request_sharing();
         for note in &NOTES {
             if let Some(note) = note.load(Ordering::Relaxed).as_ref() {
                 note.fetch_max(EPOCH.load(Ordering::Relaxed) + 1, Ordering::SeqCst);

@@ -44,7 +44,7 @@ use understudy_catalogue::message;
 
 /// Records the descriptors that are open before the program runs.
 pub fn remember_start(rt: &Runtime) {
-    let _held = shim::hold_descriptors();
+    let _held = shim::acquire_descriptor_right();
     let open = descriptors();
     rt.files
         .inherited
@@ -60,7 +60,7 @@ pub fn check(highest: Option<i32>) -> Result<(), UserError> {
     if highest.is_none() && !may_be_full {
         return Ok(());
     }
-    let _held = shim::hold_descriptors();
+    let _held = shim::acquire_descriptor_right();
     objections::check_numbers(&descriptors(), highest)
 }
 
@@ -68,7 +68,7 @@ pub fn check(highest: Option<i32>) -> Result<(), UserError> {
 ///
 /// All threads of the program must be stopped.
 pub(super) fn check_kinds(rt: &Runtime) -> Result<(), UserError> {
-    let _held = shim::hold_descriptors();
+    let _held = shim::acquire_descriptor_right();
     objections::check_kinds(&rt.files, &rt.input.borrow())
 }
 
@@ -100,7 +100,7 @@ fn look(rt: &Runtime) -> Saved {
 
 /// Returns all descriptors of the program.
 fn open_now(rt: &Runtime) -> Saved {
-    let _held = shim::hold_descriptors();
+    let _held = shim::acquire_descriptor_right();
     let mut saved = Saved::default();
     let mut regular: Vec<i32> = Vec::new();
     let open = descriptors();
@@ -140,7 +140,7 @@ pub(super) fn is_device(path: &[u8]) -> bool {
 ///
 /// Drivers keep their devices open as long as they are used.
 pub(super) fn accelerators() -> Vec<String> {
-    let _held = shim::hold_descriptors();
+    let _held = shim::acquire_descriptor_right();
     let is_special =
         |fd: &i32| stat(*fd).is_some_and(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFCHR);
     let paths = descriptors().into_iter().filter(is_special).map(path_of);
@@ -185,7 +185,7 @@ pub fn written(rt: &Runtime) -> Vec<File> {
 
 /// Gives the program the open files of the cut.
 pub fn restore(rt: &Runtime, saved: &Saved, own: bool) -> Result<(), UserError> {
-    let _held = shim::hold_descriptors();
+    let _held = shim::acquire_descriptor_right();
     let now = open_now(rt);
     put_streams_back(saved, &now);
     let is_new = |fd: &&i32| {

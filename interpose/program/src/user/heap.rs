@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::arch::call_user;
-use crate::told::user_symbol;
+use crate::process_info::user_symbol;
 use std::ffi::c_void;
 
 /// Calls a procedure of the program's C library, on the program's stack.

@@ -15,7 +15,7 @@ mod readers;
 mod withheld;
 
 use super::{UserError, open};
-use crate::sys::lift_owned;
+use crate::system_calls::move_owned_descriptor;
 use feed::{Feed, FeedError};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
@@ -317,7 +317,7 @@ fn has_ended(fd: i32) -> bool {
 /// Returns a pipe in which a reader finds the end of the input.
 fn ended_pipe() -> io::Result<File> {
     let (reader, _) = io::pipe()?;
-    Ok(File::from(lift_owned(reader.into())))
+    Ok(File::from(move_owned_descriptor(reader.into())))
 }
 
 /// Makes `fd` of the program a descriptor of this pipe.

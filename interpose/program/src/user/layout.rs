@@ -2,14 +2,14 @@
 
 use super::zones::{self, without};
 use super::{loader, tls};
-use crate::told;
+use crate::process_info;
 use crate::user::program_runtime::Runtime;
 use std::iter;
 use understudy_abi::{LD_HEAP_SIZE, RUNTIME_LD_HEAP, STUB_PAGE, USER_LD_HEAP};
 use understudy_catalogue::message;
 use understudy_image::layout::{Backing, Layout};
 use understudy_image::runs::AddrRange;
-use understudy_image::vmas::{self, Owner, Zones};
+use understudy_image::vmas::{self, ExcludedRanges, Owner};
 use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::Rank;
@@ -25,8 +25,8 @@ pub fn remember_start(rt: &Runtime) {
     rt.start
         .set(super::refused::start_state::StartState::read());
     rt.attributes.set(super::process_attributes::at_start());
-    let info = told::info();
-    let mut zones = Zones::with_runtime_zone();
+    let info = process_info::info();
+    let mut zones = ExcludedRanges::with_runtime_zone();
     let range = |start: usize, length: usize| {
         AddrRange::new(start as u64, ((start + length + 4095) & !4095) as u64)
     };
@@ -91,7 +91,7 @@ fn describe(modules: &[tls::Module]) -> Vec<(String, u64)> {
     ));
     list.push((
         "the stack (arguments or environment differ in size)".into(),
-        told::info().argv as u64,
+        process_info::info().argv as u64,
     ));
     list.push((
         "the layer itself (another build of understudy was installed meanwhile)".into(),
@@ -185,7 +185,7 @@ fn first_difference(ours: &[(String, u64)], theirs: &[(String, u64)]) -> String 
 /// the thread left it is unknown.
 pub fn live_stack(rsp: u64, layout: &Layout) -> AddrRange {
     const RED_ZONE: u64 = 128;
-    let end = crate::told::info().stack_end as u64;
+    let end = crate::process_info::info().stack_end as u64;
     let stack = layout
         .areas()
         .iter()

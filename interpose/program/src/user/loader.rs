@@ -22,8 +22,8 @@ mod tls_block;
 mod vector;
 
 use super::UserError;
-use crate::cell::Field;
-use crate::{role, told, unwinder};
+use crate::runtime_state::StateCell;
+use crate::{process_info, role, unwinder};
 use list::Library;
 use memory::Snapshot;
 use operations::{Call, Operation};
@@ -43,10 +43,10 @@ pub use named::names;
 /// State of the loader that this process has recorded.
 pub(super) struct Loaded {
     before: Cell<Before>,
-    kept: Field<Option<Kept>>,
-    log: Field<Option<operations::Log>>,
+    kept: StateCell<Option<Kept>>,
+    log: StateCell<Option<operations::Log>>,
     /// Ranges of ld.so's state; empty if its format is unknown.
-    places: Field<Vec<AddrRange>>,
+    places: StateCell<Vec<AddrRange>>,
 }
 
 impl Loaded {
@@ -57,9 +57,9 @@ impl Loaded {
                 libraries: 0,
                 namespaces: 0,
             }),
-            kept: Field::new(None),
-            log: Field::new(None),
-            places: Field::new(Vec::new()),
+            kept: StateCell::new(None),
+            log: StateCell::new(None),
+            places: StateCell::new(Vec::new()),
         }
     }
 
@@ -133,7 +133,7 @@ pub(super) fn mark(loaded: &Loaded) -> Mark {
     Mark {
         calls: operations::calls(&loaded.log),
         // SAFETY: the preload library's counter lives as long as the process.
-        changes: unsafe { told::info().loader_heap.changes.read_volatile() },
+        changes: unsafe { process_info::info().loader_heap.changes.read_volatile() },
     }
 }
 
@@ -361,7 +361,7 @@ pub fn is_loading() -> bool {
 }
 
 unsafe extern "C" fn look_for_loader(context: *mut c_void, found: *mut c_void) -> c_int {
-    let info = told::info();
+    let info = process_info::info();
     // SAFETY: the unwinder passes a valid context and the argument of `is_loading`.
     unsafe {
         let is_in =
@@ -370,7 +370,7 @@ unsafe extern "C" fn look_for_loader(context: *mut c_void, found: *mut c_void) -
         if is_in {
             unwinder::END_OF_STACK
         } else {
-            unwinder::NO_REASON
+            unwinder::CONTINUE_WALK
         }
     }
 }

@@ -3,7 +3,7 @@
 pub(super) mod ledgers;
 pub(super) mod stream_relay;
 
-use crate::told;
+use crate::process_info;
 use crate::user::program_runtime::Runtime;
 use std::path::{Path, PathBuf};
 use stream_relay::RELAY_TIMEOUT;
@@ -12,7 +12,7 @@ pub use stream_relay::{
     show_library_output,
 };
 use understudy_catalogue::message;
-use understudy_formats::private::in_memory;
+use understudy_formats::private_directories::in_memory;
 use understudy_numbers::{Epoch, ProcessNumber};
 use understudy_relay::{LedgerObserver, NOTE_WORDS, Position, Stream, name_in_memory};
 
@@ -41,7 +41,7 @@ pub fn attach(rt: &Runtime, path: PathBuf, is_silent: bool) {
 
 /// True if threads on this node have changed files since the cut of `epoch`.
 pub fn have_effects_since(rt: &Runtime, epoch: Epoch) -> bool {
-    let ledgers = (0..told::process_count())
+    let ledgers = (0..process_info::process_count())
         .map(ProcessNumber)
         .filter_map(|it| LedgerObserver::open(&path_of(rt, it)?).ok());
     ledgers.into_iter().any(|ledger| ledger.effects() > epoch.0)

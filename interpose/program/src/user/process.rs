@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use super::UserError;
-use crate::told;
+use crate::process_info;
 use std::io;
 use understudy_abi::process_number::SeenNumber;
 use understudy_catalogue::message;
@@ -129,7 +129,7 @@ fn own_number() -> i32 {
 
 fn seen_number() -> &'static SeenNumber {
     // SAFETY: the preload library's number lives as long as the process.
-    unsafe { &*told::info().user_number }
+    unsafe { &*process_info::info().user_number }
 }
 
 fn name() -> [u8; 16] {

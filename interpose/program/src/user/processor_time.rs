@@ -1,7 +1,7 @@
 //! Processor time and resource usage, which a replacement carries over from the failed process.
 #![allow(unsafe_code)]
 
-use crate::told;
+use crate::process_info;
 use understudy_abi::processor_time::{
     CarriedTime, READING_VALUES, Reading, Subject, USAGE_VALUES, Usage, place,
 };
@@ -12,7 +12,7 @@ pub struct Saved(Reading);
 
 fn carried() -> &'static CarriedTime {
     // SAFETY: the preload library's values live as long as the process.
-    unsafe { &*told::info().user_time }
+    unsafe { &*process_info::info().user_time }
 }
 
 /// Reads the values at a cut.
@@ -37,7 +37,7 @@ pub(super) fn restore(saved: &Saved, is_own: bool) {
     }
     carried().set(process(), &now, &wanted);
     // SAFETY: all threads of the program are stopped.
-    unsafe { (told::info().carry_user_time)() };
+    unsafe { (process_info::info().carry_user_time)() };
 }
 
 fn process() -> i32 {

@@ -10,8 +10,8 @@ use super::{UserError, zones};
 use crate::shim;
 use std::os::unix::ffi::OsStrExt;
 use understudy_image::procmap;
-use understudy_image::shared::Part;
 use understudy_image::vmas::{Owner, REMOVED, Vma};
+use understudy_image::window_memory::WindowPart;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Writable shared mapping of an object that has a name.
@@ -24,7 +24,7 @@ pub struct Mapping {
 /// Returns the number of requests of the program for shared memory or huge pages.
 pub fn count() -> u64 {
     // SAFETY: the preload library's counter lives as long as the process.
-    unsafe { crate::told::info().user_shared_maps.read_volatile() }.into()
+    unsafe { crate::process_info::info().user_shared_maps.read_volatile() }.into()
 }
 
 /// Returns the program's mappings of objects.
@@ -66,7 +66,7 @@ fn open_as_well(all: &[Vma]) -> Option<String> {
     if hidden.is_empty() {
         return None;
     }
-    let _held = shim::hold_descriptors();
+    let _held = shim::acquire_descriptor_right();
     let open = descriptors();
     let found = hidden
         .into_iter()
@@ -90,7 +90,8 @@ pub fn mappings() -> Vec<Mapping> {
 }
 
 fn shared(all: &[Vma]) -> Vec<Mapping> {
-    let is_shared = |vma: &&Vma| vma.shared && vma.prot.write && Part::of(&vma.path).is_none();
+    let is_shared =
+        |vma: &&Vma| vma.shared && vma.prot.write && WindowPart::of(&vma.path).is_none();
     let host = host_name();
     let mut found: Vec<Mapping> = all
         .iter()

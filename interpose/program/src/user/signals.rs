@@ -4,7 +4,7 @@
 pub(super) mod action;
 mod waiting_signals;
 
-use crate::arch::turn;
+use crate::arch::mpi_lock;
 pub use action::{Action, action, mask};
 use action::{IGNORE, SIG_DFL, SIG_IGN, SIGNALS};
 use std::ffi::CString;
@@ -48,7 +48,7 @@ fn keep_out(actions: &[Action]) {
         action[0] > SIG_IGN && !belongs_to_runtime(action) && LET_THROUGH >> number & 1 == 0
     };
     if actions.iter().enumerate().any(is_handled) {
-        turn::has_handlers();
+        mpi_lock::record_signal_handlers();
     }
 }
 
@@ -70,7 +70,7 @@ pub fn capture() -> Saved {
     keep_out(&actions);
     Saved {
         actions,
-        mask: turn::mask().unwrap_or_else(|| mask(None)),
+        mask: mpi_lock::blocked_signals().unwrap_or_else(|| mask(None)),
         directory: directory.unwrap_or_default(),
         creation_mask,
         pending: waiting_signals::capture(),

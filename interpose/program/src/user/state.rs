@@ -13,7 +13,7 @@ use super::{
 use crate::arch::Frame;
 use understudy_image::layout::Layout;
 use understudy_image::runs::PageRun;
-use understudy_image::vmas::Zones;
+use understudy_image::vmas::ExcludedRanges;
 
 /// State of the program side at a cut that is not in its pages.
 #[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
@@ -166,7 +166,7 @@ impl State {
     }
 
     /// Returns the ranges that do not belong to a layout.
-    pub fn zones() -> &'static Zones {
+    pub fn zones() -> &'static ExcludedRanges {
         zones()
     }
 }

@@ -25,9 +25,9 @@ mod waiting;
 use super::UserError;
 use super::thread_number::ThreadNumber;
 use super::tls;
-use crate::arch::{self, Frame, raw, turn};
+use crate::arch::{self, Frame, mpi_lock, raw_syscall};
 use crate::user::program_runtime::Runtime;
-use crate::{attention, sys, told};
+use crate::{process_info, system_calls, work_flags};
 pub use context::Caller;
 pub use deaf::Deaf;
 use lists::Places;
@@ -39,8 +39,8 @@ pub(super) use waiting::pending_call;
 
 /// Publishes the offset of the kernel's numbers of threads, which calls of other threads need.
 pub fn tell_numbers() {
-    if let Some(place) = sys::debuggers_offset(c"_thread_db_pthread_tid") {
-        turn::numbers_are_at(place as usize);
+    if let Some(place) = system_calls::debuggers_offset(c"_thread_db_pthread_tid") {
+        mpi_lock::set_thread_number_offset(place as usize);
     }
 }
 
@@ -116,7 +116,7 @@ pub fn allow(rt: &Runtime) {
 
 /// Refuses a program that has created a thread which cannot be restored.
 pub fn check(rt: &Runtime) -> Result<(), UserError> {
-    let created = told::created_threads();
+    let created = process_info::created_threads();
     if created == 0 || rt.threads.borrow().is_some() {
         Ok(())
     } else {
@@ -162,10 +162,10 @@ pub fn let_go(rt: &Runtime) {
 ///
 /// `frame` is the call at the cut.
 pub fn go_back(rt: &Runtime, frame: &Frame) {
-    if arch::departs() {
-        turn::keep();
+    if arch::is_departing() {
+        mpi_lock::acquire_for_main();
     } else {
-        turn::pass_to_main(frame);
+        mpi_lock::resume_main(frame);
     }
     if let Some(threads) = rt.threads.borrow_mut().as_mut() {
         threads.release(slot::GO_BACK);
@@ -260,7 +260,7 @@ pub fn capture(rt: &Runtime) -> Result<Saved, UserError> {
         .parked()
         .map(look)
         .collect::<Result<Vec<Thread>, UserError>>()?;
-    let caller = turn::is_foreign().then(look_at_caller).transpose()?;
+    let caller = mpi_lock::is_foreign().then(look_at_caller).transpose()?;
     let libraries = match found[..] {
         [] => Vec::new(),
         _ => vectors::generations().ok_or(UserError::Vectors)?,
@@ -273,8 +273,8 @@ pub fn capture(rt: &Runtime) -> Result<Saved, UserError> {
         lists,
         libraries,
         caller,
-        is_shared: turn::is_shared(),
-        is_multiple: attention::is_multiple(),
+        is_shared: mpi_lock::is_shared(),
+        is_multiple: work_flags::is_multiple(),
     })
 }
 
@@ -295,11 +295,11 @@ fn look_at_caller() -> Result<Thread, UserError> {
     // SAFETY: gettid(2); arch_prctl(2) writes one word.
     unsafe {
         let mut gs = 0u64;
-        raw::call(
+        raw_syscall::syscall(
             libc::SYS_arch_prctl,
             [ARCH_GET_GS, &raw mut gs as usize, 0, 0, 0, 0],
         );
-        let thread = look_at(libc::gettid(), turn::block() as u64)?;
+        let thread = look_at(libc::gettid(), mpi_lock::current_block() as u64)?;
         Ok(Thread { gs, ..thread })
     }
 }

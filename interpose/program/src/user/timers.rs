@@ -17,7 +17,7 @@ pub(super) mod kernel_timer;
 use super::thread_number::{Change, ThreadNumber};
 use super::thread_status::field_of;
 use super::{UserError, loader, threads, zones};
-use crate::told;
+use crate::process_info;
 use crate::user::program_runtime::Runtime;
 pub(super) use kernel_timer::stop;
 use kernel_timer::{Kind, Notice, SIGTIMER, Timer, number_now, signalled};
@@ -66,7 +66,9 @@ fn helper(rt: &Runtime, timers: &[Kind]) -> Result<Option<(u64, ThreadNumber)>, 
         };
     }
     // SAFETY: the preload library's counter lives as long as the process.
-    if unsafe { told::info().user_timer_threads.read_volatile() } == 0 && signalled.is_none() {
+    if unsafe { process_info::info().user_timer_threads.read_volatile() } == 0
+        && signalled.is_none()
+    {
         return Ok(None);
     }
     let candidates = match signalled {

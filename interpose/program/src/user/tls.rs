@@ -7,7 +7,7 @@
 #![allow(unsafe_code)]
 
 use super::UserError;
-use crate::{sys, told};
+use crate::{process_info, system_calls};
 use std::ffi::c_void;
 use understudy_abi::RUNTIME_FIRST_KEY;
 use understudy_elf::{LoadedModule, ProgramHeader};
@@ -103,7 +103,7 @@ pub(super) fn for_each_module(see: impl FnMut(&LoadedModule)) {
     unsafe {
         understudy_elf::for_each_module(
             |callback, data| {
-                (told::info().user_iterate)(callback as *const c_void, data);
+                (process_info::info().user_iterate)(callback as *const c_void, data);
             },
             see,
         )
@@ -122,8 +122,8 @@ pub fn modules() -> Vec<Module> {
 /// The ranges are the first-level block of 32 keys in the control block, and the pointers to the
 /// program side's other blocks.
 fn key_slots() -> Vec<(u64, usize)> {
-    let offset = sys::debuggers_offset(c"_thread_db_pthread_specific");
-    let size = sys::debuggers_size(c"_thread_db_sizeof_pthread_key_data");
+    let offset = system_calls::debuggers_offset(c"_thread_db_pthread_specific");
+    let size = system_calls::debuggers_size(c"_thread_db_sizeof_pthread_key_data");
     let (Some(offset), Some(key_size)) = (offset, size) else {
         return Vec::new();
     };

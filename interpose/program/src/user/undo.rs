@@ -41,7 +41,7 @@ mod tests;
 pub(super) mod undo_state;
 
 use super::{UserError, effects, output};
-use crate::told;
+use crate::process_info;
 use crate::user::program_runtime::Runtime;
 pub use caller::full_name;
 use child_effects::ChildEffects;
@@ -57,9 +57,9 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use understudy_catalogue::message;
-use understudy_formats::private::{in_memory, open_own};
+use understudy_formats::private_directories::{in_memory, open_own};
 use understudy_numbers::{Epoch, ProcessNumber};
-pub use understudy_policy::ranges::Range;
+pub use understudy_policy::ranges::ByteRange;
 use understudy_relay::in_file_names;
 use understudy_settings::Threads;
 
@@ -75,7 +75,10 @@ pub fn leave_files() {
 }
 
 fn of_memory() -> Place {
-    Place::Memory(in_file_names(&told::job()), told::process_count())
+    Place::Memory(
+        in_file_names(&process_info::job()),
+        process_info::process_count(),
+    )
 }
 
 fn place(rt: &Runtime) -> Place {
@@ -84,7 +87,7 @@ fn place(rt: &Runtime) -> Place {
 
 fn recorder(rt: &Runtime) -> RefMut<'_, Recorder> {
     let make = || {
-        let (place, rank) = (of_memory(), told::process());
+        let (place, rank) = (of_memory(), process_info::process());
         Recorder::new(place.log_of(rank), &in_memory(), place.job(), &rank)
     };
     RefMut::map(rt.undo.recorder.borrow_mut(), |recorder| {
@@ -118,7 +121,7 @@ pub fn undo_start(rt: &Runtime) -> Result<(), UserError> {
 /// If the directory cannot be used, the log stays in memory. In this case there are no checkpoints
 /// on disk either.
 pub fn keep_on_disk(rt: &Runtime, directory: &Path, lineage: u64, start: u64) {
-    let (lineage, rank) = (format!("{lineage:016x}"), told::process());
+    let (lineage, rank) = (format!("{lineage:016x}"), process_info::process());
     let directory = directory.to_owned();
     let place = Place::Disk {
         directory: directory.clone(),
@@ -135,7 +138,7 @@ pub fn keep_on_disk(rt: &Runtime, directory: &Path, lineage: u64, start: u64) {
     rt.undo
         .recorder
         .set(Some(on_disk.unwrap_or_else(otherwise)));
-    if told::config().threads != Threads::Refused {
+    if process_info::config().threads != Threads::Refused {
         tell(effects::note_in(&place.of_threads(rank)));
     }
     rt.undo.on_disk.set(Some(place));
@@ -294,7 +297,7 @@ fn note_children(rt: &Runtime) {
 }
 
 fn recorder_of_children(rt: &Runtime) -> Recorder {
-    let (place, process) = (place(rt), told::process());
+    let (place, process) = (place(rt), process_info::process());
     let log = place.log_of_children(process);
     let label = ChildLogLabel(process);
     match &place {

@@ -2,17 +2,17 @@
 
 use std::sync::OnceLock;
 use understudy_image::runs::AddrRange;
-use understudy_image::vmas::Zones;
+use understudy_image::vmas::ExcludedRanges;
 
-static ZONES: OnceLock<Zones> = OnceLock::new();
+static ZONES: OnceLock<ExcludedRanges> = OnceLock::new();
 
 /// Returns the ranges that do not belong to the program side.
-pub fn zones() -> &'static Zones {
-    ZONES.get_or_init(Zones::with_runtime_zone)
+pub fn zones() -> &'static ExcludedRanges {
+    ZONES.get_or_init(ExcludedRanges::with_runtime_zone)
 }
 
 /// Sets the ranges, once, before their first use.
-pub(super) fn set(zones: Zones) {
+pub(super) fn set(zones: ExcludedRanges) {
     assert!(
         ZONES.set(zones).is_ok(),
         "the zones were looked at too early"

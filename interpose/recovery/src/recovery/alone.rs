@@ -5,15 +5,15 @@
 //! consequences are reported to the user.
 
 use crate::Runtime;
-use crate::{sys, world};
+use crate::{system_calls, world};
 use understudy_catalogue::message;
 use understudy_numbers::{ProcessNumber, Worker};
-use understudy_policy::recovery_plan::{Identity, Plan};
+use understudy_policy::recovery_plan::{Plan, ProcessReport};
 
 /// Records the workers that failed on nodes without survivors.
 ///
 /// The worker table must still be that from before the failure.
-pub fn note(rt: &Runtime, living: &[Identity], plan: &Plan) {
+pub fn note(rt: &Runtime, living: &[ProcessReport], plan: &Plan) {
     let world = world::get(rt);
     let living: Vec<ProcessNumber> = living.iter().map(|living| living.process).collect();
     let dead = plan.takeovers.iter().map(|takeover| takeover.worker);
@@ -48,7 +48,7 @@ pub fn tell(rt: &Runtime) {
         .map(|worker| worker.0)
         .collect();
     if !alone.is_empty() {
-        sys::say(message::node_without_survivors(alone));
+        system_calls::print_message(message::node_without_survivors(alone));
     }
 }
 

@@ -6,8 +6,8 @@ use super::report::Report;
 use super::repost::{make_recorded, repost};
 use super::{fetch, found, newcomers};
 use crate::Runtime;
+use crate::abort::abort_unless;
 use crate::arch::Frame;
-use crate::ending::undone;
 use crate::objects::{comm, tool, window};
 use crate::world::{self, Part};
 use crate::{
@@ -71,7 +71,7 @@ pub fn run(rt: &Runtime, report: &mut Report) -> Result<Outcome, Again> {
     let speaker = plan
         .takeovers
         .first()
-        .map_or(plan.players[0], |it| it.player);
+        .map_or(plan.process_of[0], |it| it.process);
     Ok(Outcome {
         frame: loaded.frame,
         signals: loaded.signals,
@@ -123,21 +123,21 @@ fn stand_still(rt: &Runtime) {
     };
     if user::must_be_replaced(rt) {
         log::info!("process {} ends, to be replaced", std::process::id());
-        crate::sys::kill_self();
+        crate::system_calls::kill_self();
     }
     if user::may_use_devices() {
         log::info!(
             "process {} uses an accelerator and ends, to be replaced",
             std::process::id()
         );
-        crate::sys::kill_self();
+        crate::system_calls::kill_self();
     }
     if let Err(error) = user::stop_for_good(rt) {
-        crate::sys::say(format_args!(
+        crate::system_calls::print_message(format_args!(
             "{error}; process {} ends, to be replaced",
             std::process::id()
         ));
-        crate::sys::kill_self();
+        crate::system_calls::kill_self();
     }
 }
 
@@ -152,7 +152,7 @@ fn all_have<T>(all: RealComm, own: mpi::Result<T>) -> Result<T, Again> {
 
 /// Returns the worker that this process is in the plan.
 fn part_in(rt: &Runtime, plan: &Plan) -> mpi::Result<Worker> {
-    plan.part_of(world::get(rt).process)
+    plan.worker_of(world::get(rt).process)
         .ok_or(mpi::Error::INTERN)
 }
 
@@ -165,8 +165,8 @@ fn decide(rt: &Runtime, plan: &Plan) -> mpi::Result<()> {
         found::resolve(rt, plan.epoch);
         return Ok(());
     }
-    copies::give_up_pending(rt);
-    copies::forget_legacy(rt);
+    copies::discard_pending(rt);
+    copies::invalidate_store(rt);
     let me = part_in(rt, plan)?;
     found::refuse_partners(rt, me);
     fetch::fetch_from_disk(rt, me);
@@ -177,7 +177,7 @@ fn decide(rt: &Runtime, plan: &Plan) -> mpi::Result<()> {
 fn take_part(rt: &Runtime, plan: &Plan, report: &mut Report) -> mpi::Result<Loaded> {
     let me = part_in(rt, plan)?;
     let is_new = plan.takeover(me).is_some();
-    undone(rt, user::undo_files(rt, plan.epoch));
+    abort_unless(rt, user::undo_files(rt, plan.epoch));
     // Barrier: every node has rolled back its files before any node opens one.
     world::get(rt).workers.barrier()?;
     window::shared::belong_to(me);
@@ -199,14 +199,14 @@ fn take_part(rt: &Runtime, plan: &Plan, report: &mut Report) -> mpi::Result<Load
     // Most workers load little; sleeping leaves the processors to those that load much.
     world::get(rt).workers.sleeping_barrier()?;
     load::take_locks(rt);
-    load::check_nodes(rt, &plan.players);
+    load::check_nodes(rt, &plan.process_of);
     comm::drop_reals(rt);
-    comm::rebuild(rt, world::get(rt).workers, copies::epoch(rt))?;
+    comm::rebuild(rt, world::get(rt).workers, copies::committed_epoch(rt))?;
     tool::rebuild(rt);
-    window::rebuild(rt, &plan.players)?;
+    window::rebuild(rt, &plan.process_of)?;
     rendezvous::show_again(rt, me)?;
     report.stage(rt, RecoveryStage::Rebuild);
-    fetch::make_again(rt, &plan.remakes, me)?;
+    fetch::make_again(rt, &plan.rebuilds, me)?;
     drop(expected);
     report.stage(rt, RecoveryStage::Reprotect);
     Ok(loaded)
@@ -218,12 +218,12 @@ fn settle(rt: &Runtime, plan: &Plan, loaded: &Loaded) {
     for takeover in plan
         .takeovers
         .iter()
-        .filter(|it| it.player == world.process)
+        .filter(|it| it.process == world.process)
     {
-        log::debug!("rank {} plays worker {}", takeover.player, takeover.worker);
+        log::debug!("rank {} plays worker {}", takeover.process, takeover.worker);
         user::remove_ledger(rt, world.players[takeover.worker.index()]);
         {
-            let keep = &mut *copies::keep(rt);
+            let keep = &mut *copies::replicas(rt);
             let (own, on_disk) = (&keep.own, loaded.on_disk);
             disk::take_over(
                 rt,
@@ -237,10 +237,10 @@ fn settle(rt: &Runtime, plan: &Plan, loaded: &Loaded) {
         daemon::playing(rt, takeover.worker);
     }
     world::update(rt, |world| {
-        if let Some(worker) = plan.part_of(world.process) {
+        if let Some(worker) = plan.worker_of(world.process) {
             world.part = Part::Worker(worker);
         }
-        world.players.clone_from(&plan.players);
+        world.players.clone_from(&plan.process_of);
     });
     disk::go_on_from(rt, world::worker(rt), plan.epoch);
     events::set_epoch(plan.epoch);

@@ -3,8 +3,8 @@
 use super::failure_class::failure;
 use super::rollback::recover;
 use crate::Runtime;
+use crate::abort;
 use crate::arch::{self, Rewound};
-use crate::ending;
 use crate::errors::SUCCESS;
 use std::ffi::c_int;
 use understudy_catalogue::message;
@@ -43,7 +43,7 @@ pub fn check_own<T>(rt: &Runtime, outcome: mpi::Result<T>, what: &str) -> Result
         Ok(value) => Ok(value),
         Err(error) => {
             classify(rt, error.code())?;
-            ending::fail(rt, what, &error)
+            abort::abort_with_error(rt, what, &error)
         }
     }
 }
@@ -55,14 +55,14 @@ fn classify(rt: &Runtime, rc: c_int) -> Result<c_int, Rewound> {
     };
     if rt.recovery.is_under_way.get() {
         // Called by a library of the program, while the recovery reopens libraries.
-        ending::fail(
+        abort::abort_with_error(
             rt,
             message::FAILURE_DURING_DLOPEN,
             &std::io::Error::other(understudy_mpi::error::text(rc)),
         );
     }
     // The program resumes outside of its callbacks, which do not return.
-    arch::leave_callbacks();
+    arch::abandon_callbacks();
     recover(rt, class);
     Err(Rewound)
 }

@@ -6,7 +6,7 @@
 
 use super::death_history::{Cause, Death, MARK_WORDS, View, WORDS};
 use crate::Runtime;
-use crate::gather::everybodys;
+use crate::gather::gather_from_all;
 use crate::{peers, schedule, user, world};
 use understudy_mpi as mpi;
 use understudy_mpi::comm::Extreme;
@@ -47,7 +47,7 @@ pub fn meet(
         .recovery
         .history
         .borrow_mut()
-        .agree(&everybodys(all, &own)?, living);
+        .agree(&gather_from_all(all, &own)?, living);
     let marks = user::dead_output(rt, &players);
     let own: Vec<[u64; WORDS]> = players
         .iter()

@@ -5,19 +5,19 @@ use super::group;
 use super::load::{self, Damaged};
 use super::moves::{Move, drive};
 use crate::Runtime;
+use crate::abort::abort_with_error;
 use crate::copies::{self, Payload, Transfer};
-use crate::ending::fail;
 use crate::rehearsal::{self, Offer, Rebuild};
-use crate::{disk, events, marks, world};
+use crate::{annotations, disk, events, world};
 use std::time::Instant;
 use understudy_catalogue::message;
 use understudy_formats::events::Kind;
-use understudy_image::absent;
+use understudy_image::absent_pages;
 use understudy_image::prefault::Prefault;
 use understudy_image::runs::normalise;
 use understudy_mpi as mpi;
 use understudy_numbers::Worker;
-use understudy_policy::recovery_plan::{self as plan, Plan, Remake};
+use understudy_policy::recovery_plan::{self as plan, Plan, ReplicaRebuild};
 
 /// Sends replicas to the workers that have none of their own, and receives this worker's.
 ///
@@ -30,8 +30,8 @@ pub fn fetch(rt: &Runtime, plan: &Plan, me: Worker) -> mpi::Result<Option<Prefau
     let mut moves: Vec<Move> = source.map(Move::receive).into_iter().collect();
     for fetch in plan.fetches.iter().filter(|fetch| fetch.from == me) {
         if let Some(layer) = world::get(rt).redundancy.layer(fetch.worker, me) {
-            let keep = copies::keep(rt);
-            let transfer = Transfer::of(&keep.partners[layer], &keep.store);
+            let keep = copies::replicas(rt);
+            let transfer = Transfer::of(&keep.stored[layer], &keep.store);
             moves.push(Move::send(transfer, fetch.worker));
         }
     }
@@ -43,7 +43,7 @@ pub fn fetch(rt: &Runtime, plan: &Plan, me: Worker) -> mpi::Result<Option<Prefau
     let mut ready = None;
     drive(rt, &mut moves, |transfer| {
         if let (true, None, Some((header, state))) = (may_prepare, &ready, transfer.head())
-            && state.is_whole()
+            && state.is_unchanged()
         {
             ready = Some(load::prepare(rt, normalise(header.runs.clone()), state));
         }
@@ -52,7 +52,7 @@ pub fn fetch(rt: &Runtime, plan: &Plan, me: Worker) -> mpi::Result<Option<Prefau
     if let Some(payload) = received {
         if payload.epoch() != plan.epoch {
             let damaged = Damaged(format!("it is of epoch {}", payload.epoch()));
-            payload.give_up(&mut copies::keep(rt).store);
+            payload.release_after_reset(&mut copies::replicas(rt).store);
             return Err(refuse_own(rt, plan, me, &damaged));
         }
         keep_own(rt, payload);
@@ -66,10 +66,10 @@ pub fn fetch(rt: &Runtime, plan: &Plan, me: Worker) -> mpi::Result<Option<Prefau
 }
 
 fn keep_own(rt: &Runtime, payload: Payload) {
-    let keep = &mut *copies::keep(rt);
+    let keep = &mut *copies::replicas(rt);
     payload
         .apply(&mut keep.own, &mut keep.store)
-        .unwrap_or_else(|error| fail(rt, message::WORKER_COPY_NOT_KEPT, &error));
+        .unwrap_or_else(|error| abort_with_error(rt, message::WORKER_COPY_NOT_KEPT, &error));
 }
 
 /// Fetches replicas with parity: all other members of the group send their parts.
@@ -84,7 +84,7 @@ fn fetch_from_group(rt: &Runtime, plan: &Plan, me: Worker) -> mpi::Result<Option
     }
     found::forget_held(rt);
     let (copy, ready) = group::gather(rt, plan, me, plan.takeover(me).is_some())?;
-    let keep = &mut *copies::keep(rt);
+    let keep = &mut *copies::replicas(rt);
     keep.own.replace(copy, &mut keep.store);
     has_own(rt, plan, me);
     Ok(ready)
@@ -106,11 +106,11 @@ impl Missing {
     ///
     /// If the pages need a replay, the replay starts here.
     fn learn(rt: &Runtime, plan: &Plan, me: Worker) -> mpi::Result<Missing> {
-        let (keep, world) = (copies::keep(rt), world::get(rt));
+        let (keep, world) = (copies::replicas(rt), world::get(rt));
         let sent = plan.fetches.iter().filter(|fetch| fetch.from == me);
         let thin = sent.filter_map(|fetch| {
             let layer = world.redundancy.layer(fetch.worker, me)?;
-            let copy = &keep.partners[layer];
+            let copy = &keep.stored[layer];
             Some((fetch.worker, &copy.image, copy.script.as_ref()))
         });
         let from: Vec<Worker> = plan.source(me).into_iter().collect();
@@ -125,7 +125,7 @@ impl Missing {
 
     /// Adds the pages to the replica.
     fn add(self, rt: &Runtime, me: Worker) -> Result<(), String> {
-        let keep = &mut *copies::keep(rt);
+        let keep = &mut *copies::replicas(rt);
         let before = keep.own.image.page_count();
         let (script, took) = match self {
             Missing::Nothing => return Ok(()),
@@ -154,10 +154,14 @@ impl Missing {
 /// These replicas are about as long as its own.
 pub fn expect_partners(rt: &Runtime, plan: &Plan, me: Worker) -> Option<Prefault> {
     plan.takeover(me)?;
-    let awaited = plan.remakes.iter().filter(|remake| remake.at == me).count() as u64;
-    let keep = &mut *copies::keep(rt);
+    let awaited = plan
+        .rebuilds
+        .iter()
+        .filter(|remake| remake.at == me)
+        .count() as u64;
+    let keep = &mut *copies::replicas(rt);
     let pages = awaited * keep.own.image.page_count();
-    (pages > 0).then(|| Prefault::start(keep.store.upcoming(pages)))
+    (pages > 0).then(|| Prefault::start(keep.store.next_allocation(pages)))
 }
 
 /// Makes the epoch that was read from the disk this worker's own replica.
@@ -174,7 +178,7 @@ pub fn make_all(rt: &Runtime, me: Worker) -> mpi::Result<()> {
     let world = world::get(rt);
     make_again(
         rt,
-        &plan::every_copy(&world.redundancy, world.worker_count),
+        &plan::all_replicas(&world.redundancy, world.worker_count),
         me,
     )
 }
@@ -184,19 +188,22 @@ pub fn make_all(rt: &Runtime, me: Worker) -> mpi::Result<()> {
 /// Pages that the replica omits because functions restore them are in memory, which was just
 /// restored.
 fn complete_own(rt: &Runtime) {
-    let keep = &mut *copies::keep(rt);
+    let keep = &mut *copies::replicas(rt);
     let (image, store) = (&mut keep.own.image, &mut keep.store);
-    let lacked = absent::among(image.absent(), &marks::lasting(rt).reversible_pages());
+    let lacked = absent_pages::among(
+        image.absent(),
+        &annotations::saved_annotations(rt).reversible_pages(),
+    );
     let kept = rehearsal::keep_unchanged(&lacked, image, store);
     let changed = kept.unwrap_or_else(|why| {
-        fail(
+        abort_with_error(
             rt,
             message::NO_MEMORY_FOR_COPIES,
             &std::io::Error::other(why),
         )
     });
     if !changed.is_empty() {
-        fail(
+        abort_with_error(
             rt,
             message::COPY_NOT_RESTORED,
             &std::io::Error::other("memory has changed since it was put back"),
@@ -205,13 +212,14 @@ fn complete_own(rt: &Runtime) {
 }
 
 /// Rebuilds replicas: their workers send them to the buddies.
-pub fn make_again(rt: &Runtime, remakes: &[Remake], me: Worker) -> mpi::Result<()> {
+pub fn make_again(rt: &Runtime, remakes: &[ReplicaRebuild], me: Worker) -> mpi::Result<()> {
     if remakes.iter().any(|remake| remake.worker == me) {
         complete_own(rt);
     }
-    let (keep, world) = (copies::keep(rt), world::get(rt));
+    let (keep, world) = (copies::replicas(rt), world::get(rt));
     let redundancy = &world.redundancy;
-    let mut expected: Vec<&Remake> = remakes.iter().filter(|remake| remake.at == me).collect();
+    let mut expected: Vec<&ReplicaRebuild> =
+        remakes.iter().filter(|remake| remake.at == me).collect();
     expected.sort_unstable_by_key(|remake| remake.layer);
     let own = remakes.iter().filter(|remake| remake.worker == me);
     let script = rehearsal::own_script(rt);
@@ -229,7 +237,7 @@ pub fn make_again(rt: &Runtime, remakes: &[Remake], me: Worker) -> mpi::Result<(
         moves.push(match redundancy.is_parity() {
             true => group::send_contribution(rt, remake, redundancy.layers(me)),
             false => {
-                let keep = copies::keep(rt);
+                let keep = copies::replicas(rt);
                 Move::send(Transfer::of(&keep.own, &keep.store), remake.at)
             }
         });
@@ -248,15 +256,17 @@ pub fn make_again(rt: &Runtime, remakes: &[Remake], me: Worker) -> mpi::Result<(
     }
     for ((it, remake), offer) in moves.iter_mut().zip(expected).zip(offers) {
         if let Some(payload) = it.transfer.take_received() {
-            let keep = &mut *copies::keep(rt);
-            let copy = &mut keep.partners[remake.layer];
+            let keep = &mut *copies::replicas(rt);
+            let copy = &mut keep.stored[remake.layer];
             payload
                 .apply(copy, &mut keep.store)
-                .unwrap_or_else(|error| fail(rt, message::COPY_OF_PARTNER_NOT_KEPT, &error));
+                .unwrap_or_else(|error| {
+                    abort_with_error(rt, message::COPY_OF_PARTNER_NOT_KEPT, &error)
+                });
             if let Some(offer) = offer {
                 offer.note_in(copy);
             }
-            copies::share(rt, keep, remake.layer);
+            copies::share_equal_pages(rt, keep, remake.layer);
             note_layers(rt, 1 << remake.layer);
         }
     }

@@ -7,27 +7,27 @@ use crate::{copies, disk, world};
 use understudy_catalogue::message;
 use understudy_mpi as mpi;
 use understudy_numbers::{Epoch, Worker};
-use understudy_policy::recovery_plan::{Held, Plan, Refused};
+use understudy_policy::recovery_plan::{DamagedReplica, KeptReplicas, Plan};
 
 /// Returns the replicas of this joining process.
 ///
 /// Their origin is an attempt that failed, or a dead process.
-pub fn held(rt: &Runtime) -> Option<Held> {
+pub fn held(rt: &Runtime) -> Option<KeptReplicas> {
     rt.recovery.heritage.borrow().held
 }
 
 /// Adopts the replicas that a dead process has left to this joining process.
 pub fn inherit(rt: &Runtime) {
-    disk::forget_loaded(rt, &mut copies::keep(rt).store);
+    disk::forget_loaded(rt, &mut copies::replicas(rt).store);
     if let Some(got) = copies::adopt(rt) {
         log::debug!("inherited: {got:?}");
-        rt.recovery.heritage.borrow_mut().held = Some(Held {
+        rt.recovery.heritage.borrow_mut().held = Some(KeptReplicas {
             own: got.worker,
             has_own: got.has_own,
             layers: (1 << world::get(rt).redundancy.layers(got.worker)) - 1,
             epoch: got.committed,
             whole: got.whole,
-            player: Some(got.player),
+            process: Some(got.process),
         });
     }
 }
@@ -45,11 +45,11 @@ pub fn resolve(rt: &Runtime, epoch: Epoch) {
 /// Makes the replicas of this process those of its worker, as the recovery has succeeded.
 pub fn settle(rt: &Runtime) {
     rt.recovery.heritage.borrow_mut().held = None;
-    copies::renew_legacy(rt, welcome(rt));
+    copies::record_replicas(rt, welcome(rt));
 }
 
 /// Returns the damaged replicas that this process has found in this recovery.
-pub fn refused(rt: &Runtime) -> Vec<Refused> {
+pub fn refused(rt: &Runtime) -> Vec<DamagedReplica> {
     rt.recovery.heritage.borrow().refused.clone()
 }
 
@@ -66,14 +66,14 @@ pub fn refuse_own(rt: &Runtime, plan: &Plan, me: Worker, damaged: &Damaged) -> m
     let own = world::get(rt).process;
     let from = plan
         .source(me)
-        .map_or(own, |holder| plan.players[holder.index()]);
+        .map_or(own, |holder| plan.process_of[holder.index()]);
     log::warn!("{}", message::copy_not_used(me, from, &damaged.0));
     let mut copies = vec![
-        Refused {
+        DamagedReplica {
             worker: me,
             at: own,
         },
-        Refused {
+        DamagedReplica {
             worker: me,
             at: from,
         },
@@ -81,7 +81,7 @@ pub fn refuse_own(rt: &Runtime, plan: &Plan, me: Worker, damaged: &Damaged) -> m
     copies.extend(
         damaged_at(rt, me)
             .into_iter()
-            .map(|worker| Refused { worker, at: own }),
+            .map(|worker| DamagedReplica { worker, at: own }),
     );
     let mut found = rt.recovery.heritage.borrow_mut();
     for copy in copies {
@@ -99,8 +99,8 @@ pub fn refuse_own(rt: &Runtime, plan: &Plan, me: Worker, damaged: &Damaged) -> m
 pub fn refuse_partners(rt: &Runtime, me: Worker) {
     let world = world::get(rt);
     let at = world.process;
-    let of = |worker| Refused { worker, at };
-    let copies = world.redundancy.partners_of(me).map(of);
+    let of = |worker| DamagedReplica { worker, at };
+    let copies = world.redundancy.owners_at(me).map(of);
     rt.recovery.heritage.borrow_mut().refused.extend(copies);
 }
 
@@ -108,11 +108,11 @@ pub fn refuse_partners(rt: &Runtime, me: Worker) {
 ///
 /// This worker's own replica may share damaged pages with them.
 fn damaged_at(rt: &Runtime, me: Worker) -> Vec<Worker> {
-    let (keep, redundancy) = (copies::keep(rt), &world::get(rt).redundancy);
-    let partners = redundancy.partners_of(me).zip(&keep.partners);
+    let (keep, redundancy) = (copies::replicas(rt), &world::get(rt).redundancy);
+    let partners = redundancy.owners_at(me).zip(&keep.stored);
     // The checksums of parity are in its description.
     let partners = partners.filter(|(_, copy)| {
-        !redundancy.is_parity() && keep.store.damaged(copy.image.runs()).is_some()
+        !redundancy.is_parity() && keep.store.first_damaged(copy.image.runs()).is_some()
     });
     partners.map(|(worker, _)| worker).collect()
 }
@@ -124,7 +124,7 @@ pub fn take_back_own_refusal(rt: &Runtime, me: Worker) {
         .heritage
         .borrow_mut()
         .refused
-        .retain(|copy| *copy != Refused { worker: me, at });
+        .retain(|copy| *copy != DamagedReplica { worker: me, at });
 }
 
 /// Drops the record of replicas in this process.
@@ -147,13 +147,13 @@ pub fn forget_own(rt: &Runtime, plan: &Plan, me: Worker) {
 pub fn has_own(rt: &Runtime, plan: &Plan, me: Worker) {
     take_back_own_refusal(rt, me);
     let held = &mut rt.recovery.heritage.borrow_mut().held;
-    *held = Some(Held {
+    *held = Some(KeptReplicas {
         own: me,
         has_own: true,
         layers: held.map_or(0, |held| held.layers),
         epoch: plan.epoch,
         whole: None,
-        player: None,
+        process: None,
     });
 }
 

@@ -1,13 +1,13 @@
 //! Replicas that this process reports to a recovery: stored ones, and damaged ones.
 
-use understudy_policy::recovery_plan::{Held, Refused};
+use understudy_policy::recovery_plan::{DamagedReplica, KeptReplicas};
 
 /// Replicas that this process reports to a recovery.
 pub(super) struct FoundReplicas {
     /// Replicas of this joining process, from a failed attempt or from a dead process.
-    pub(super) held: Option<Held>,
+    pub(super) held: Option<KeptReplicas>,
     /// Damaged replicas.
-    pub(super) refused: Vec<Refused>,
+    pub(super) refused: Vec<DamagedReplica>,
 }
 
 impl FoundReplicas {

@@ -4,28 +4,34 @@ use super::found::refuse_own;
 use super::load::{self, Damaged};
 use super::moves::{Move, drive};
 use crate::Runtime;
-use crate::copies::parity::{self, Description, Folding};
-use crate::copies::{self, Copy, Payload};
-use crate::ending::fail;
+use crate::abort::abort_with_error;
+use crate::copies::parity_transfer::{self, EpochDescription, Folding};
+use crate::copies::{self, Payload, Replica};
 use crate::world;
 use understudy_catalogue::message;
-use understudy_image::epoch::{Image, SlotRun};
-use understudy_image::parity::{Combine, accumulate, blank};
+use understudy_image::image_delta::{Image, SlotRun};
+use understudy_image::parity::{XorPlan, accumulate, zero_image};
 use understudy_image::prefault::Prefault;
 use understudy_mpi as mpi;
 use understudy_numbers::{Epoch, Worker};
-use understudy_policy::recovery_plan::{Plan, Remake};
+use understudy_policy::recovery_plan::{Plan, ReplicaRebuild};
 
 /// Returns the transfer of this worker's part of a lost member's replica.
 pub fn send_piece(rt: &Runtime, lost: Worker, me: Worker) -> Option<Move> {
-    let (world, keep) = (world::get(rt), copies::keep(rt));
+    let (world, keep) = (world::get(rt), copies::replicas(rt));
     let redundancy = &world.redundancy;
     let layer = redundancy.layer(lost, me)?;
     let layers: Vec<Option<usize>> = redundancy
-        .holders_of(me)
+        .buddies_of(me)
         .map(|holder| redundancy.layer(lost, holder))
         .collect();
-    let transfer = parity::piece(&keep.own, &keep.partners[0], layer, &layers, &keep.store);
+    let transfer = parity_transfer::reconstruction_piece(
+        &keep.own,
+        &keep.stored[0],
+        layer,
+        &layers,
+        &keep.store,
+    );
     Some(Move::send(transfer, lost))
 }
 
@@ -37,8 +43,8 @@ pub fn gather(
     plan: &Plan,
     me: Worker,
     is_new: bool,
-) -> mpi::Result<(Copy, Option<Prefault>)> {
-    let mut copy = Copy::default();
+) -> mpi::Result<(Replica, Option<Prefault>)> {
+    let mut copy = Replica::default();
     let mut ready = None;
     for holder in plan.sources(me) {
         let mut moves = [Move::receive(holder)];
@@ -53,13 +59,13 @@ pub fn gather(
                 is_new.then_some(&mut ready),
             ),
             (driven, _) => {
-                copy.image.clear(&mut copies::keep(rt).store);
+                copy.image.clear(&mut copies::replicas(rt).store);
                 driven?;
                 continue;
             }
         };
         if let Err(damaged) = added {
-            copy.image.clear(&mut copies::keep(rt).store);
+            copy.image.clear(&mut copies::replicas(rt).store);
             return Err(refuse_own(rt, plan, me, &damaged));
         }
     }
@@ -71,7 +77,7 @@ fn add(
     rt: &Runtime,
     payload: Payload,
     epoch: Epoch,
-    copy: &mut Copy,
+    copy: &mut Replica,
     ready: Option<&mut Option<Prefault>>,
 ) -> Result<(), Damaged> {
     let of = payload.epoch();
@@ -80,17 +86,17 @@ fn add(
     if of != epoch {
         outcome = Err(Damaged(format!("a part of it is of epoch {of}")));
     } else if copy.image.epoch() == Epoch::NONE {
-        match Description::decode(&state).filter(|description| description.epoch == epoch) {
+        match EpochDescription::decode(&state).filter(|description| description.epoch == epoch) {
             None => outcome = Err(Damaged("its description has a wrong checksum".into())),
             Some(description) => {
                 *copy = begin(rt, &description);
-                if let Some(ready) = ready.filter(|_| copy.state.is_whole()) {
+                if let Some(ready) = ready.filter(|_| copy.state.is_unchanged()) {
                     *ready = Some(load::prepare(rt, description.pages, &copy.state));
                 }
             }
         }
     }
-    let store = &mut copies::keep(rt).store;
+    let store = &mut copies::replicas(rt).store;
     if outcome.is_ok() {
         accumulate(copy.image.runs(), &runs, store);
     }
@@ -99,12 +105,12 @@ fn add(
 }
 
 /// Returns a replica as described, without content.
-fn begin(rt: &Runtime, description: &Description) -> Copy {
-    let store = &mut copies::keep(rt).store;
-    let image = blank(description.epoch, &description.pages, store)
-        .unwrap_or_else(|error| fail(rt, message::NO_MEMORY_FOR_COPIES, &error));
-    store.note_sums(image.runs(), &description.sums);
-    Copy {
+fn begin(rt: &Runtime, description: &EpochDescription) -> Replica {
+    let store = &mut copies::replicas(rt).store;
+    let image = zero_image(description.epoch, &description.pages, store)
+        .unwrap_or_else(|error| abort_with_error(rt, message::NO_MEMORY_FOR_COPIES, &error));
+    store.set_sums(image.runs(), &description.sums);
+    Replica {
         image,
         state: description.state(),
         script: None,
@@ -112,17 +118,17 @@ fn begin(rt: &Runtime, description: &Description) -> Copy {
 }
 
 /// Returns the transfer of this worker's contribution to parity that is rebuilt.
-pub fn send_contribution(rt: &Runtime, remake: &Remake, layers: usize) -> Move {
-    let keep = copies::keep(rt);
-    let transfer = parity::contribution(&keep.own, remake.layer, layers, &keep.store);
+pub fn send_contribution(rt: &Runtime, remake: &ReplicaRebuild, layers: usize) -> Move {
+    let keep = copies::replicas(rt);
+    let transfer = parity_transfer::contribution(&keep.own, remake.layer, layers, &keep.store);
     Move::send(transfer, remake.at)
 }
 
 /// Stores the parity that results from the contributions of the other members, by layer.
 pub fn keep_parity(rt: &Runtime, payloads: Vec<Payload>) {
-    let keep = &mut *copies::keep(rt);
+    let keep = &mut *copies::replicas(rt);
     let epoch = payloads.first().map_or(Epoch::NONE, Payload::epoch);
-    let (mut combine, mut kept) = (Combine::default(), Copy::default());
+    let (mut combine, mut kept) = (XorPlan::default(), Replica::default());
     let folding = Folding::new(
         payloads,
         &Image::new(),
@@ -130,10 +136,10 @@ pub fn keep_parity(rt: &Runtime, payloads: Vec<Payload>) {
         &mut combine,
         &mut keep.store,
     )
-    .unwrap_or_else(|error| fail(rt, message::NO_MEMORY_FOR_COPIES, &error));
-    let is_something = combine.run();
+    .unwrap_or_else(|error| abort_with_error(rt, message::NO_MEMORY_FOR_COPIES, &error));
+    let is_something = combine.execute();
     folding
         .apply(&is_something, &mut kept, &mut keep.store)
-        .unwrap_or_else(|error| fail(rt, message::PARITY_NOT_KEPT, &error));
-    keep.partners[0].replace(kept, &mut keep.store);
+        .unwrap_or_else(|error| abort_with_error(rt, message::PARITY_NOT_KEPT, &error));
+    keep.stored[0].replace(kept, &mut keep.store);
 }

@@ -1,22 +1,22 @@
 //! Loading of an epoch: restores the program side, in this or in another process.
 
 use crate::Runtime;
+use crate::abort::abort_with_error;
 use crate::arch::Frame;
-use crate::copies::{Saved, State};
-use crate::ending::fail;
+use crate::copies::{EncodedState, SavedState};
 use crate::generated::Proc;
 use crate::objects::{file, window};
-use crate::step_back::{self, Undone};
+use crate::reverse_computation::{self, UndoResult};
 use crate::{
-    clock, copies, disk, early, events, fault, handles, marks, objects, recompute, rehearsal,
-    requests, schedule, sys, user,
+    annotations, clock, copies, disk, early, events, fault, handles, objects, recompute, rehearsal,
+    requests, schedule, system_calls, user,
 };
 use std::time::Instant;
 use understudy_catalogue::message;
 use understudy_formats::events::Kind;
-use understudy_image::absent;
+use understudy_image::absent_pages;
 use understudy_image::prefault::Prefault;
-use understudy_image::remap::{self, Whose};
+use understudy_image::remap::{self, LayoutOrigin};
 use understudy_image::restore;
 use understudy_image::restore::RestoreError;
 use understudy_image::runs::{self, PageRun};
@@ -27,7 +27,7 @@ pub struct Loaded {
     /// Frame from which the program resumes.
     pub frame: Frame,
     /// Name of the epoch on disk, if it was to be written.
-    pub on_disk: Option<disk::Key>,
+    pub on_disk: Option<disk::EpochKey>,
     /// Signals that were pending at the cut.
     pub signals: user::SavedSignals,
     /// Floating-point exceptions that the program has enabled, which are masked meanwhile.
@@ -68,19 +68,24 @@ pub fn is_init(frame: &Frame) -> bool {
         .any(|procedure| frame.slot as u32 == procedure.slot())
 }
 
-fn decode(rt: &Runtime, state: &[u8]) -> Saved {
-    copies::decode(state)
-        .unwrap_or_else(|why| fail(rt, message::STATE_UNREADABLE, &std::io::Error::other(why)))
+fn decode(rt: &Runtime, state: &[u8]) -> SavedState {
+    copies::decode(state).unwrap_or_else(|why| {
+        abort_with_error(rt, message::STATE_UNREADABLE, &std::io::Error::other(why))
+    })
 }
 
 /// Maps the memory of a worker whose pages are being received, and makes it present.
 ///
 /// `pages` are sorted.
-pub fn prepare(rt: &Runtime, pages: Vec<PageRun>, state: &State) -> Prefault {
+pub fn prepare(rt: &Runtime, pages: Vec<PageRun>, state: &EncodedState) -> Prefault {
     let saved = decode(rt, &state.bytes);
-    restore_mappings(rt, &saved, Whose::Anothers);
-    restore::prepare(&mut copies::keep(rt).tracker, &saved.user.layout, &pages)
-        .unwrap_or_else(|it| cannot_restore(rt, it))
+    restore_mappings(rt, &saved, LayoutOrigin::OtherProcess);
+    restore::prepare(
+        &mut copies::replicas(rt).tracker,
+        &saved.user.layout,
+        &pages,
+    )
+    .unwrap_or_else(|it| cannot_restore(rt, it))
 }
 
 /// Ends the job if workers that share memory are on several nodes.
@@ -88,10 +93,10 @@ pub fn prepare(rt: &Runtime, pages: Vec<PageRun>, state: &State) -> Prefault {
 /// `players` are the processes of the workers.
 pub fn check_nodes(rt: &Runtime, players: &[ProcessNumber]) {
     if let Err(apart) = window::shared::check_nodes(rt, players) {
-        fail(rt, message::JOB_CANNOT_GO_ON, &apart);
+        abort_with_error(rt, message::JOB_CANNOT_GO_ON, &apart);
     }
     if let Err(apart) = file::check_nodes(rt, players) {
-        fail(rt, message::JOB_CANNOT_GO_ON, &apart);
+        abort_with_error(rt, message::JOB_CANNOT_GO_ON, &apart);
     }
 }
 
@@ -100,20 +105,20 @@ pub fn check_nodes(rt: &Runtime, players: &[ProcessNumber]) {
 /// All processes have restored their files, so no lock that was taken later exists.
 pub fn take_locks(rt: &Runtime) {
     if let Err(error) = user::take_file_locks(rt) {
-        fail(rt, message::FILES_NOT_LOCKED, &error);
+        abort_with_error(rt, message::FILES_NOT_LOCKED, &error);
     }
 }
 
-fn restore_mappings(rt: &Runtime, saved: &Saved, whose: Whose) {
+fn restore_mappings(rt: &Runtime, saved: &SavedState, whose: LayoutOrigin) {
     // Libraries may need addresses where a new process has a thread's stack.
     if let Err(error) = saved.user.clear_threads(rt) {
-        fail(rt, message::THREADS_NOT_RESTORED, &error);
+        abort_with_error(rt, message::THREADS_NOT_RESTORED, &error);
     }
     if let Err(error) = saved.user.restore_libraries(rt) {
-        fail(rt, message::LIBRARIES_NOT_RESTORED, &error);
+        abort_with_error(rt, message::LIBRARIES_NOT_RESTORED, &error);
     }
     if let Err(error) = remap::restore_layout(&saved.user.layout, user::State::zones(), whose) {
-        fail(rt, message::MAPPINGS_NOT_RESTORED, &error);
+        abort_with_error(rt, message::MAPPINGS_NOT_RESTORED, &error);
     }
 }
 
@@ -124,22 +129,23 @@ fn restore_mappings(rt: &Runtime, saved: &Saved, whose: Whose) {
 /// Returns the pages that stay, which need not be loaded.
 fn put_back_absent(
     rt: &Runtime,
-    saved: &Saved,
-    undone: Option<Undone>,
+    saved: &SavedState,
+    undone: Option<UndoResult>,
 ) -> Result<Vec<PageRun>, Damaged> {
     let layout = &saved.user.layout;
     let missing = {
-        let keep = &mut *copies::keep(rt);
+        let keep = &mut *copies::replicas(rt);
         restore::missing(&mut keep.tracker, layout, &keep.own.image, &keep.store)
     }
     .unwrap_or_else(|it| cannot_restore(rt, it));
-    let right = step_back::compare(rt, &saved.marks, &missing, undone).map_err(Damaged)?;
-    let missing = absent::without(&missing, &right);
+    let right =
+        reverse_computation::compare(rt, &saved.marks, &missing, undone).map_err(Damaged)?;
+    let missing = absent_pages::without(&missing, &right);
     if missing.is_empty() {
         return Ok(right);
     }
-    fault::point("load.half", copies::epoch(rt));
-    let keep = &mut *copies::keep(rt);
+    fault::point("load.half", copies::committed_epoch(rt));
+    let keep = &mut *copies::replicas(rt);
     let (image, store) = (&mut keep.own.image, &mut keep.store);
     let began = Instant::now();
     let before = image.page_count();
@@ -156,7 +162,7 @@ fn put_back_absent(
 }
 
 fn cannot_restore<T>(rt: &Runtime, error: RestoreError) -> T {
-    fail(rt, message::MEMORY_NOT_RESTORED, &error)
+    abort_with_error(rt, message::MEMORY_NOT_RESTORED, &error)
 }
 
 /// Restores all pages except those in `right`.
@@ -169,7 +175,7 @@ fn load_pages(
     ready: Option<Prefault>,
     right: &[PageRun],
 ) -> Result<Vec<PageRun>, RestoreError> {
-    let (keep, layout) = (&mut *copies::keep(rt), &user.layout);
+    let (keep, layout) = (&mut *copies::replicas(rt), &user.layout);
     let (image, store) = (&keep.own.image, &keep.store);
     let owners = user.owners();
     let stats = match origin {
@@ -182,7 +188,7 @@ fn load_pages(
     log::debug!("{} pages copied, {} dropped", stats.copied, stats.dropped);
     Ok(match origin {
         Origin::Survivor => image.pages(),
-        _ => runs::intersect(&with_those_before(&stats.found), &image.pages()),
+        _ => runs::intersect(&with_those_before(&stats.selected), &image.pages()),
     })
 }
 
@@ -199,21 +205,21 @@ fn with_those_before(pages: &[PageRun]) -> Vec<PageRun> {
 /// If the replica is damaged, an error is returned and nothing is loaded. `ready` is the result of
 /// [`prepare`]. Any other failure leaves the program side half loaded, so it ends the job.
 pub fn load(rt: &Runtime, origin: Origin, ready: Option<Prefault>) -> Result<Loaded, Damaged> {
-    let state = copies::keep(rt).own.state.clone();
-    if !state.is_whole() {
+    let state = copies::replicas(rt).own.state.clone();
+    if !state.is_unchanged() {
         return Err(Damaged("the saved state has a wrong checksum".into()));
     }
     let saved = decode(rt, &state.bytes);
     user::open_keys();
     let layout = &saved.user.layout;
     let right = if origin == Origin::Survivor {
-        let undone = step_back::undo(rt, &saved.marks);
-        restore_mappings(rt, &saved, Whose::Own);
+        let undone = reverse_computation::undo(rt, &saved.marks);
+        restore_mappings(rt, &saved, LayoutOrigin::Own);
         put_back_absent(rt, &saved, undone)?
     } else {
         let whose = match origin {
-            Origin::Restart => Whose::Earlier,
-            _ => Whose::Anothers,
+            Origin::Restart => LayoutOrigin::EarlierRun,
+            _ => LayoutOrigin::OtherProcess,
         };
         restore_mappings(rt, &saved, whose);
         Vec::new()
@@ -230,16 +236,16 @@ pub fn load(rt: &Runtime, origin: Origin, ready: Option<Prefault>) -> Result<Loa
     }
     let is_own = matches!(origin, Origin::Survivor | Origin::SurvivorAnew);
     if let Err(error) = saved.user.restore(rt, is_own) {
-        fail(rt, message::STATE_NOT_RESTORED, &error);
+        abort_with_error(rt, message::STATE_NOT_RESTORED, &error);
     }
     if let Err(error) = saved.user.restore_threads(rt, &saved.frame, &with_locks) {
-        fail(rt, message::THREADS_NOT_RESTORED, &error);
+        abort_with_error(rt, message::THREADS_NOT_RESTORED, &error);
     }
     handles::mark(rt);
     objects::release_local(rt);
     objects::replace(rt, saved.objects);
     if let Err(error) = file::put_back(rt) {
-        fail(rt, message::FILES_NOT_RESTORED, &error);
+        abort_with_error(rt, message::FILES_NOT_RESTORED, &error);
     }
     objects::rebuild_local(rt);
     copies::expose_windows(rt);
@@ -247,14 +253,14 @@ pub fn load(rt: &Runtime, origin: Origin, ready: Option<Prefault>) -> Result<Loa
     early::forget_matched(rt);
     early::replace(rt, saved.early);
     schedule::restore(rt, saved.schedule, !is_init(&saved.frame));
-    marks::restore(rt, saved.marks);
+    annotations::restore(rt, saved.marks);
     *requests::buffers_mut(rt) = saved.attached;
     clock::restore(&saved.clock);
-    recompute::make(rt, &saved.frame, layout);
+    recompute::recompute_memory(rt, &saved.frame, layout);
     Ok(Loaded {
         frame: saved.frame,
         on_disk: saved.disk,
         signals: saved.user.into_signals(),
-        exceptions: sys::mask_exceptions(),
+        exceptions: system_calls::mask_exceptions(),
     })
 }

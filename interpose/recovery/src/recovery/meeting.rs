@@ -5,8 +5,8 @@ use super::deaths;
 use super::found;
 use super::wishes;
 use crate::Runtime;
-use crate::ending::abort;
-use crate::gather::everybodys;
+use crate::abort::abort;
+use crate::gather::gather_from_all;
 use crate::world::{self, Part};
 use crate::{copies, disk, events, peers, renewal, user};
 use std::ffi::c_int;
@@ -17,7 +17,9 @@ use understudy_formats::events::Kind;
 use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::{Epoch, ProcessNumber, Worker};
-use understudy_policy::recovery_plan::{self as plan, Gone, Identity, Lost, Plan, Wish};
+use understudy_policy::recovery_plan::{
+    self as plan, Plan, PlanFailure, ProcessReport, RequestedSpare, SourceFailure,
+};
 
 /// Time for which the other processes leave it to the first to end the job.
 const LAST_WORD: Duration = Duration::from_secs(1);
@@ -27,46 +29,52 @@ pub struct Meeting {
     /// Living processes in ascending order.
     pub living: Vec<ProcessNumber>,
     /// Plan of the recovery, or the reason why recovery is impossible.
-    pub verdict: Result<Plan, Lost>,
+    pub verdict: Result<Plan, PlanFailure>,
 }
 
 /// Returns the state that this process reports; `whole` is as in [`Identity`].
-fn own_identity(rt: &Runtime, whole: Option<Epoch>) -> Identity {
+fn own_identity(rt: &Runtime, whole: Option<Epoch>) -> ProcessReport {
     let world = world::get(rt);
     let (part, held) = match world.part {
         Part::Worker(worker) => (Some(worker), None),
         Part::Newcomer => (None, found::held(rt)),
     };
-    let (lost_ns, fetch_ns) = copies::costs(rt);
-    Identity {
+    let (lost_ns, fetch_ns) = copies::recovery_costs(rt);
+    ProcessReport {
         process: world.process,
-        part,
-        committed: copies::epoch(rt),
-        whole,
+        worker: part,
+        committed: copies::committed_epoch(rt),
+        complete: whole,
         lost_ns,
         fetch_ns,
-        is_thin: copies::is_thin(rt),
-        has_asked: wishes::has_asked(rt),
-        held,
-        refused: found::refused(rt),
+        is_reduced: copies::is_reduced(rt),
+        has_requested_spares: wishes::has_asked(rt),
+        kept: held,
+        damaged: found::refused(rt),
     }
 }
 
 /// Exchanges the states of all processes, and makes the plan.
 pub fn meet(rt: &Runtime, all: RealComm, whole: Option<Epoch>) -> mpi::Result<Meeting> {
     let world = world::get(rt);
-    let identities = everybodys(all, &own_identity(rt, whole))?;
+    let identities = gather_from_all(all, &own_identity(rt, whole))?;
     let world = match note_players(rt, &identities) {
         true => world::get(rt),
         false => world,
     };
-    let plays = |worker: Worker| identities.iter().any(|living| living.part == Some(worker));
+    let plays = |worker: Worker| {
+        identities
+            .iter()
+            .any(|living| living.worker == Some(worker))
+    };
     let dead: Vec<Worker> = Worker::all(world.worker_count)
         .filter(|&worker| !plays(worker))
         .collect();
     let (wishes, asked) = wishes::hear(rt, all, &identities, &dead)?;
-    let mut verdict = plan::make(&identities, &world.redundancy, world.worker_count, &wishes);
-    if let Err(lost @ (Lost::Copies { .. } | Lost::Behind { .. } | Lost::Everyone)) = &verdict
+    let mut verdict = plan::make_plan(&identities, &world.redundancy, world.worker_count, &wishes);
+    if let Err(
+        lost @ (PlanFailure::Copies { .. } | PlanFailure::Behind { .. } | PlanFailure::Everyone),
+    ) = &verdict
         && disk::is_on(rt)
     {
         verdict = from_disk(rt, all, &identities, &wishes, lost.clone())?;
@@ -80,14 +88,14 @@ pub fn meet(rt: &Runtime, all: RealComm, whole: Option<Epoch>) -> mpi::Result<Me
         .max()
         .unwrap_or_default();
     if let Some(blamed) = deaths::judge(rt, verdict.as_ref().map_or(newest, |plan| plan.epoch)) {
-        verdict = Err(Lost::Program(blamed));
+        verdict = Err(PlanFailure::Program(blamed));
     }
     if let Ok(plan) = &verdict {
         wishes::settle(rt, asked, plan);
         alone::note(rt, &identities, plan);
         if let Some(at) = dead
             .iter()
-            .position(|&worker| plan.part_of(world.process) == Some(worker))
+            .position(|&worker| plan.worker_of(world.process) == Some(worker))
         {
             user::inherit_output(rt, output[at]);
         }
@@ -99,10 +107,10 @@ pub fn meet(rt: &Runtime, all: RealComm, whole: Option<Epoch>) -> mpi::Result<Me
 ///
 /// Such a process may have taken over only in the view of some processes. Returns true if a record
 /// changed.
-fn note_players(rt: &Runtime, identities: &[Identity]) -> bool {
-    let held = identities.iter().filter_map(|living| living.held);
+fn note_players(rt: &Runtime, identities: &[ProcessReport]) -> bool {
+    let held = identities.iter().filter_map(|living| living.kept);
     let told: Vec<_> = held
-        .filter_map(|held| Some((held.own, held.player?)))
+        .filter_map(|held| Some((held.own, held.process?)))
         .collect();
     world::update(rt, |world| {
         for &(worker, player) in &told {
@@ -116,15 +124,15 @@ fn note_players(rt: &Runtime, identities: &[Identity]) -> bool {
 fn from_disk(
     rt: &Runtime,
     all: RealComm,
-    identities: &[Identity],
-    wishes: &[Wish],
-    lost: Lost,
-) -> mpi::Result<Result<Plan, Lost>> {
+    identities: &[ProcessReport],
+    wishes: &[RequestedSpare],
+    lost: PlanFailure,
+) -> mpi::Result<Result<Plan, PlanFailure>> {
     let world = world::get(rt);
     let (redundancy, workers) = (&world.redundancy, world.worker_count);
-    let plan = plan::from_disk(identities, redundancy, workers, wishes, lost.clone());
-    let part = plan.part_of(world.process).ok_or(mpi::Error::INTERN)?;
-    let chosen = disk::choose(rt, all, part, &mut copies::keep(rt).store)?;
+    let plan = plan::make_plan_from_disk(identities, redundancy, workers, wishes, lost.clone());
+    let part = plan.worker_of(world.process).ok_or(mpi::Error::INTERN)?;
+    let chosen = disk::choose(rt, all, part, &mut copies::replicas(rt).store)?;
     Ok(chosen.map_or(Err(lost), |key| {
         Ok(Plan {
             epoch: key.epoch,
@@ -134,12 +142,12 @@ fn from_disk(
 }
 
 /// Ends the job; the first of the living processes reports the agreed reason.
-pub fn give_up(rt: &Runtime, living: &[ProcessNumber], lost: &Lost) -> ! {
-    if *lost == Lost::Init {
+pub fn give_up(rt: &Runtime, living: &[ProcessNumber], lost: &PlanFailure) -> ! {
+    if *lost == PlanFailure::Init {
         renewal::await_restart(rt);
     }
     let (reason, status) = match lost {
-        Lost::Program(blamed) => (format!("the job ends: {}", blamed.why), blamed.status),
+        PlanFailure::Program(blamed) => (format!("the job ends: {}", blamed.why), blamed.status),
         _ => (
             format!("the job cannot be recovered: {}", describe(rt, lost)),
             exit::LOST,
@@ -147,7 +155,7 @@ pub fn give_up(rt: &Runtime, living: &[ProcessNumber], lost: &Lost) -> ! {
     };
     let is_first = living.first() == Some(&world::get(rt).process);
     if is_first {
-        crate::sys::say(&reason);
+        crate::system_calls::print_message(&reason);
     }
     events::emit(Kind::Lost { reason, status });
     end_together(rt, is_first, status)
@@ -171,32 +179,34 @@ fn who(rt: &Runtime, worker: Worker) -> String {
 }
 
 /// Returns the reason why the job is lost, with the lost processes and hosts.
-fn describe(rt: &Runtime, lost: &Lost) -> String {
+fn describe(rt: &Runtime, lost: &PlanFailure) -> String {
     match lost {
-        Lost::Init => message::FAILURE_IN_INIT.into(),
-        Lost::Copies { .. } | Lost::Everyone if disk::is_on(rt) => {
+        PlanFailure::Init => message::FAILURE_IN_INIT.into(),
+        PlanFailure::Copies { .. } | PlanFailure::Everyone if disk::is_on(rt) => {
             message::no_epoch_on_disk(cause(rt, lost)).to_string()
         }
-        Lost::Copies { .. } | Lost::Everyone => format!("{}; start the job again", cause(rt, lost)),
-        Lost::Behind { .. } | Lost::Program(_) => cause(rt, lost),
+        PlanFailure::Copies { .. } | PlanFailure::Everyone => {
+            format!("{}; start the job again", cause(rt, lost))
+        }
+        PlanFailure::Behind { .. } | PlanFailure::Program(_) => cause(rt, lost),
     }
 }
 
 /// Returns the reason why the replicas in memory are not sufficient.
-pub fn cause(rt: &Runtime, lost: &Lost) -> String {
+pub fn cause(rt: &Runtime, lost: &PlanFailure) -> String {
     match lost {
-        Lost::Copies {
+        PlanFailure::Copies {
             worker,
             died,
-            holders,
+            buddies: holders,
             epoch,
         } => no_copy(rt, *worker, *died, holders, *epoch),
-        Lost::Behind { worker, at, epoch } => {
+        PlanFailure::Behind { worker, at, epoch } => {
             message::epoch_not_reached(who(rt, *worker), at, epoch).to_string()
         }
-        Lost::Program(blamed) => blamed.why.clone(),
-        Lost::Everyone => message::ALL_REPLICAS_LOST.into(),
-        Lost::Init => String::new(),
+        PlanFailure::Program(blamed) => blamed.why.clone(),
+        PlanFailure::Everyone => message::ALL_REPLICAS_LOST.into(),
+        PlanFailure::Init => String::new(),
     }
 }
 
@@ -205,16 +215,16 @@ fn no_copy(
     rt: &Runtime,
     worker: Worker,
     died: bool,
-    holders: &[(Worker, Gone)],
+    holders: &[(Worker, SourceFailure)],
     epoch: Epoch,
 ) -> String {
-    let names = |gone: Gone| {
+    let names = |gone: SourceFailure| {
         let of = holders.iter().filter(move |holder| holder.1 == gone);
         of.map(|holder| who(rt, holder.0)).collect::<Vec<_>>()
     };
     let (dead, damaged) = (
-        names(Gone::Dead).join(" and "),
-        names(Gone::Damaged).join(" and "),
+        names(SourceFailure::Dead).join(" and "),
+        names(SourceFailure::Damaged).join(" and "),
     );
     let worker = who(rt, worker);
     if world::get(rt).redundancy.is_parity() {

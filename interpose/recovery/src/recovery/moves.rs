@@ -39,7 +39,10 @@ pub fn drive(rt: &Runtime, moves: &mut [Move], mut poll: impl FnMut(&Transfer)) 
     let mut driven = moves.iter_mut().map(start).fold(Ok(()), both);
     while driven.is_ok() && !moves.iter().all(|it| it.transfer.is_done()) {
         for it in moves.iter_mut() {
-            driven = both(driven, it.transfer.poll(rt, &mut copies::keep(rt).store));
+            driven = both(
+                driven,
+                it.transfer.poll(rt, &mut copies::replicas(rt).store),
+            );
             poll(&it.transfer);
         }
     }
@@ -47,7 +50,7 @@ pub fn drive(rt: &Runtime, moves: &mut [Move], mut poll: impl FnMut(&Transfer)) 
         let given_up = moves
             .iter_mut()
             .map(|it| replace(&mut it.transfer, Transfer::receive_only()));
-        copies::keep(rt).orphans.extend(given_up);
+        copies::replicas(rt).orphans.extend(given_up);
     }
     driven
 }

@@ -9,10 +9,10 @@ use super::death_history::Death;
 use super::deaths;
 use crate::Runtime;
 use crate::domains::{self, Place, Places};
-use crate::gather::everybodys;
+use crate::gather::gather_from_all;
 use crate::schedule::{self, Failures};
 use crate::world::{self, Part, World};
-use crate::{copies, disk, ending, peers, sys, told, user};
+use crate::{abort, copies, disk, peers, process_info, system_calls, user};
 use bincode::config::standard;
 use understudy_catalogue::message;
 use understudy_mpi as mpi;
@@ -98,7 +98,7 @@ pub fn gather_all(rt: &Runtime) -> mpi::Result<RealComm> {
         knows: Knowledge::All,
         recoveries: world.recoveries,
     };
-    let members = everybodys(all, &own)?;
+    let members = gather_from_all(all, &own)?;
     // Some processes may have seen the last recovery succeed, and others not.
     world::update(rt, |world| world.recoveries = recoveries(&members));
     if members.iter().any(Member::is_new) {
@@ -168,7 +168,7 @@ pub fn learn_places<'a>(
     let own = domains::own_place();
     for (number, place) in places {
         peers::add(place, number, &own);
-        told::grow_to(number.0 + 1);
+        process_info::update_process_count(number.0 + 1);
         nodes.resize(nodes.len().max(number.index() + 1), 0);
         nodes[number.index()] = place.node;
     }
@@ -180,11 +180,11 @@ fn compare(rt: &Runtime, all: RealComm) -> mpi::Result<()> {
         return Ok(());
     };
     if all.rank()? == Rank(0) {
-        sys::say(message::replacement_differs(difference));
+        system_calls::print_message(message::replacement_differs(difference));
     }
     // The message must be out before any process aborts, which ends the others.
     all.barrier()?;
-    ending::abort(rt, understudy_abi::exit::UNSAVED)
+    abort::abort(rt, understudy_abi::exit::UNSAVED)
 }
 
 /// Joins the running job as a new process; returns the state of the world.
@@ -196,22 +196,22 @@ pub fn come_in(rt: &Runtime) -> World {
         Ok(world) => world,
         Err(error) => {
             log::info!("the first generation of this process has failed: {error}");
-            crate::sys::kill_self();
+            crate::system_calls::kill_self();
         }
     }
 }
 
 fn hear(rt: &Runtime) -> mpi::Result<World> {
     let [all, own] = new_worlds()?;
-    let number = told::process();
+    let number = process_info::process();
     let knows = copies::look_for_legacy(rt).map_or(Knowledge::Nothing, Knowledge::Left);
     let own_member = Member {
         number,
         knows,
         recoveries: 0,
     };
-    let members = everybodys(all, &own_member)?;
-    let text = copies::welcome_of_predecessor(rt).unwrap_or_default();
+    let members = gather_from_all(all, &own_member)?;
+    let text = copies::job_state_of_predecessor(rt).unwrap_or_default();
     let text = share(all, leader(&members)?, text)?;
     let places: Places = domains::meet(all)?;
     compare(rt, all)?;

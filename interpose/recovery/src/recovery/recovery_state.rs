@@ -3,7 +3,7 @@
 use super::death_history::History;
 use super::found_replicas::FoundReplicas;
 use super::placement_hint::PlacementHint;
-use crate::cell::Field;
+use crate::runtime_state::StateCell;
 use std::cell::Cell;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::{Generation, Worker};
@@ -15,15 +15,15 @@ pub struct RecoveryState {
     /// True while a recovery runs.
     pub(super) is_under_way: Cell<bool>,
     /// Communicator of a joining process's first generation, until its first recovery takes it.
-    pub(super) first: Field<Option<RealComm>>,
+    pub(super) first: StateCell<Option<RealComm>>,
     /// Workers that were replaced, and whose node has no survivors.
-    pub(super) alone: Field<Vec<Worker>>,
+    pub(super) alone: StateCell<Vec<Worker>>,
     /// Replicas that this process reports.
-    pub(super) heritage: Field<FoundReplicas>,
+    pub(super) heritage: StateCell<FoundReplicas>,
     /// Answer of the daemon to this process, and the generation of the request.
-    pub(super) asked: Field<Option<(Generation, PlacementHint)>>,
+    pub(super) asked: StateCell<Option<(Generation, PlacementHint)>>,
     /// Deaths that may be the program's fault.
-    pub(super) history: Field<History>,
+    pub(super) history: StateCell<History>,
 }
 
 impl RecoveryState {
@@ -32,11 +32,11 @@ impl RecoveryState {
         RecoveryState {
             resumed_in_init: Cell::new(false),
             is_under_way: Cell::new(false),
-            first: Field::new(None),
-            alone: Field::new(Vec::new()),
-            heritage: Field::new(FoundReplicas::START),
-            asked: Field::new(None),
-            history: Field::new(History::START),
+            first: StateCell::new(None),
+            alone: StateCell::new(Vec::new()),
+            heritage: StateCell::new(FoundReplicas::START),
+            asked: StateCell::new(None),
+            history: StateCell::new(History::START),
         }
     }
 }

@@ -4,7 +4,7 @@
 //! may grant fewer spares than are missing.
 
 use crate::Runtime;
-use crate::{daemon, renewal, sys, told, world};
+use crate::{daemon, process_info, renewal, system_calls, world};
 use understudy_catalogue::message;
 
 /// Requests the start of the missing spares.
@@ -12,7 +12,7 @@ use understudy_catalogue::message;
 /// All workers call this function at the end of a recovery; the first of them acts.
 pub fn replenish(rt: &Runtime) {
     let spares = renewal::spares(rt);
-    let config = told::config();
+    let config = process_info::config();
     if world::is_first_worker(rt)
         && config.replenish
         && world::is_protected()
@@ -26,7 +26,7 @@ pub fn replenish(rt: &Runtime) {
 ///
 /// The daemon decides, if there is one; otherwise all missing spares are started.
 fn grant(spares: u32) -> u32 {
-    let wanted = told::config().spares;
+    let wanted = process_info::config().spares;
     let missing = wanted - spares;
     if !daemon::is_set() {
         return missing;
@@ -36,7 +36,7 @@ fn grant(spares: u32) -> u32 {
         missing
     });
     if count < missing {
-        sys::say(message::fewer_spares_granted(
+        system_calls::print_message(message::fewer_spares_granted(
             count,
             missing,
             spares + count,

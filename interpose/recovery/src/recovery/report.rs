@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use understudy_catalogue::message;
 use understudy_formats::events::{ErrorClass, Kind, RecoveryStage, Spare};
 use understudy_numbers::{ProcessNumber, Worker};
-use understudy_policy::recovery_plan::{Lost, Plan};
+use understudy_policy::recovery_plan::{Plan, PlanFailure};
 
 /// Report of a recovery, for the user and the event file.
 pub struct Report {
@@ -69,7 +69,7 @@ impl Report {
             None => self.stages.push((stage, ns)),
         }
         self.mark = Instant::now();
-        fault::stage_ended(stage, copies::epoch(rt));
+        fault::stage_ended(stage, copies::committed_epoch(rt));
     }
 
     /// Records a successful attempt: dead processes and replacements.
@@ -90,8 +90,11 @@ impl Report {
         self.causes.extend(causes);
         self.remark = deaths::settle(rt, plan.epoch).or(self.remark.take());
         self.takeovers
-            .extend(plan.takeovers.iter().map(|it| (it.worker, it.player)));
-        if let Some(lost @ (Lost::Copies { epoch, .. } | Lost::Behind { epoch, .. })) = &plan.lost {
+            .extend(plan.takeovers.iter().map(|it| (it.worker, it.process)));
+        if let Some(
+            lost @ (PlanFailure::Copies { epoch, .. } | PlanFailure::Behind { epoch, .. }),
+        ) = &plan.lost
+        {
             let older = match epoch.0.saturating_sub(plan.epoch.0) {
                 0 => "the same one".into(),
                 older => format!("{older} older"),
@@ -194,16 +197,16 @@ mod tests {
     fn plan(takeovers: &[(u32, u32)]) -> Plan {
         let takeover = |&(worker, player): &(u32, u32)| Takeover {
             worker: Worker(worker),
-            player: ProcessNumber(player),
+            process: ProcessNumber(player),
             has_own: false,
             layers: 0,
         };
         Plan {
             epoch: Epoch(1),
             takeovers: takeovers.iter().map(takeover).collect(),
-            players: vec![],
+            process_of: vec![],
             fetches: vec![],
-            remakes: vec![],
+            rebuilds: vec![],
             lost: None,
         }
     }

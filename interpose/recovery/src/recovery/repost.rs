@@ -5,7 +5,7 @@ use super::partitioned;
 use crate::Runtime;
 use crate::abi;
 use crate::errors::SUCCESS;
-use crate::gather::everybodys;
+use crate::gather::gather_from_all;
 use crate::objects::comm::freed;
 use crate::requests::{self, Identity, Kind, State};
 use crate::{copies, fault, posting, world};
@@ -28,7 +28,7 @@ pub fn repost(rt: &Runtime) -> mpi::Result<()> {
         else {
             continue;
         };
-        fault::point("repost.begin", copies::epoch(rt));
+        fault::point("repost.begin", copies::committed_epoch(rt));
         match kind {
             Kind::Receive(envelope) if state == State::Active => {
                 let (state, real_request, rc) = posting::receive(rt, envelope);
@@ -78,7 +78,7 @@ pub fn make_recorded(rt: &Runtime) -> mpi::Result<()> {
         .filter_map(|&(number, _)| identity(number))
         .collect();
     let mut holders: HashMap<Identity, usize> = HashMap::new();
-    for theirs in everybodys(world::get(rt).private, &own)? {
+    for theirs in gather_from_all(world::get(rt).private, &own)? {
         for identity in theirs {
             *holders.entry(identity).or_default() += 1;
         }

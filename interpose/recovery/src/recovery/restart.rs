@@ -6,10 +6,10 @@ use super::load::{self, Origin};
 use super::repost::{make_recorded, repost};
 use super::{fetch, found};
 use crate::Runtime;
+use crate::abort::{abort_unless, abort_with_error, await_restart_after_init};
 use crate::arch::Rewound;
-use crate::ending::{fail, failed_in_init, undone};
 use crate::objects::{comm, tool, window};
-use crate::{arch, copies, disk, events, fault, rendezvous, renewal, sys, user, world};
+use crate::{arch, copies, disk, events, fault, rendezvous, renewal, system_calls, user, world};
 use std::time::Instant;
 use understudy_catalogue::message;
 use understudy_formats::events::Kind;
@@ -28,30 +28,30 @@ pub fn from_disk(rt: &Runtime) -> Rewound {
         lose_devices(rt, &std::io::Error::other(why));
     }
     fetch::fetch_from_disk(rt, world::worker(rt));
-    let epoch = copies::epoch(rt);
-    undone(rt, user::undo_earlier(rt, epoch));
+    let epoch = copies::committed_epoch(rt);
+    abort_unless(rt, user::undo_earlier(rt, epoch));
     world::private(rt)
         .barrier()
-        .unwrap_or_else(|error| failed_in_init(rt, error));
+        .unwrap_or_else(|error| await_restart_after_init(rt, error));
     window::shared::belong_to(world::worker(rt));
     let loaded = load::load(rt, Origin::Restart, None).unwrap_or_else(|load::Damaged(what)| {
-        fail(
+        abort_with_error(
             rt,
             message::EPOCH_DAMAGED_IN_MEMORY,
             &std::io::Error::other(what),
         )
     });
     load::take_locks(rt);
-    make_copies(rt).unwrap_or_else(|error| failed_in_init(rt, error));
+    make_copies(rt).unwrap_or_else(|error| await_restart_after_init(rt, error));
     disk::go_on_from(rt, world::worker(rt), epoch);
     events::set_epoch(epoch);
     found::settle(rt);
     // All replicas exist, and some workers may have resumed, so failures are recovered from now on.
     user::set_stage(RankStage::Running);
     if world::is_first_worker(rt) {
-        sys::say(message::restarted(
+        system_calls::print_message(message::restarted(
             epoch,
-            sys::quietly(|| began.elapsed().as_secs_f64() * 1e3),
+            system_calls::with_exceptions_masked(|| began.elapsed().as_secs_f64() * 1e3),
             user::output_position(rt),
         ));
     }
@@ -67,7 +67,7 @@ pub fn from_disk(rt: &Runtime) -> Rewound {
     user::threads_go_back(rt, &loaded.frame);
     devices_go_on(rt);
     loaded.signals.send_again(renewal::passed_signals());
-    sys::raise_exceptions(loaded.exceptions);
+    system_calls::restore_exceptions(loaded.exceptions);
     events::emit(Kind::Resume {
         recovery: 0,
         epoch,
@@ -82,7 +82,7 @@ fn make_copies(rt: &Runtime) -> mpi::Result<()> {
     // The program has made no objects since it entered MPI_Init.
     load::check_nodes(rt, &world::get(rt).players);
     comm::drop_reals(rt);
-    comm::rebuild(rt, world::get(rt).workers, copies::epoch(rt))?;
+    comm::rebuild(rt, world::get(rt).workers, copies::committed_epoch(rt))?;
     tool::rebuild(rt);
     window::rebuild(rt, &world::get(rt).players)?;
     rendezvous::show_again(rt, world::worker(rt))?;

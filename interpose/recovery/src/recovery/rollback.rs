@@ -8,7 +8,10 @@ use super::{alone, load, replenish};
 use crate::Runtime;
 use crate::arch::{self, Rewound};
 use crate::objects::dynamic;
-use crate::{copies, events, headroom, overdue, peers, renewal, sys, told, user, world};
+use crate::{
+    checkpoint_watchdog, copies, events, headroom, peers, process_info, renewal, system_calls,
+    user, world,
+};
 use std::ffi::c_int;
 use std::sync::Once;
 use understudy_catalogue::message;
@@ -25,15 +28,15 @@ pub fn resumed_in_init(rt: &Runtime) -> bool {
 /// If too many attempts fail, the process manager ends the job.
 pub(super) fn recover(rt: &Runtime, class: c_int) {
     rt.recovery.is_under_way.set(true);
-    sys::mask_exceptions();
+    system_calls::mask_exceptions();
     let moment = events::clock();
     // No checkpoints are requested while the program does not run.
-    overdue::end();
+    checkpoint_watchdog::end();
     world::update(rt, |world| world.recoveries += 1);
     let recovery = world::get(rt).recoveries;
     log::debug!("recovery {recovery} begins, error class {class}");
     report_lost_copies();
-    let started = world::get(rt).worker_count + told::config().spares;
+    let started = world::get(rt).worker_count + process_info::config().spares;
     let mut report = Report::new(recovery, started, moment, error_class(class));
     let outcome = loop {
         match attempt::run(rt, &mut report) {
@@ -47,14 +50,14 @@ pub(super) fn recover(rt: &Runtime, class: c_int) {
     renewal::went_back(world::worker(rt), dynamic::went_back(rt));
     resume(rt, &outcome, &report);
     replenish::replenish(rt);
-    overdue::begin(
+    checkpoint_watchdog::begin(
         rt,
-        copies::epoch(rt),
+        copies::committed_epoch(rt),
         world::worker(rt),
         world::get(rt).process,
     );
     rt.recovery.is_under_way.set(false);
-    sys::raise_exceptions(outcome.exceptions);
+    system_calls::restore_exceptions(outcome.exceptions);
 }
 
 /// Reports that this process's replicas are damaged, if they are.
@@ -62,7 +65,7 @@ fn report_lost_copies() {
     static ONCE: Once = Once::new();
     if let Some(limit) = headroom::cause() {
         ONCE.call_once(|| {
-            sys::say(message::copies_given_up_before_failure(limit));
+            system_calls::print_message(message::copies_given_up_before_failure(limit));
         });
     }
 }
@@ -70,8 +73,8 @@ fn report_lost_copies() {
 /// Takes part in the recovery for which this joining process was started.
 pub fn take_part_at_once(rt: &Runtime) -> Rewound {
     if let Err(why) = leave_devices(rt) {
-        sys::say(message::replacement_refused(why));
-        sys::kill_self();
+        system_calls::print_message(message::replacement_refused(why));
+        system_calls::kill_self();
     }
     recover(rt, call::ABANDONED);
     Rewound
@@ -80,7 +83,7 @@ pub fn take_part_at_once(rt: &Runtime) -> Rewound {
 /// Resumes the program from the frame of the cut.
 fn resume(rt: &Runtime, outcome: &Outcome, report: &Report) {
     renewal::is_running();
-    let epoch = copies::epoch(rt);
+    let epoch = copies::committed_epoch(rt);
     rt.recovery
         .resumed_in_init
         .set(load::is_init(&outcome.frame));
@@ -95,11 +98,11 @@ fn resume(rt: &Runtime, outcome: &Outcome, report: &Report) {
         total_ns: total.as_nanos() as u64,
     });
     if outcome.is_speaker {
-        let time = sys::quietly(|| total.as_secs_f64() * 1e3);
-        sys::say(message::recovered(report.summary(), epoch, time));
+        let time = system_calls::with_exceptions_masked(|| total.as_secs_f64() * 1e3);
+        system_calls::print_message(message::recovered(report.summary(), epoch, time));
         alone::tell(rt);
         if let Some(line) = &report.remark {
-            sys::say(line);
+            system_calls::print_message(line);
         }
     }
 }

@@ -14,7 +14,7 @@ use understudy_mpi::call;
 use understudy_mpi::comm::Extreme;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::{Generation, ProcessNumber, Worker};
-use understudy_policy::recovery_plan::{Identity, Plan, Wish};
+use understudy_policy::recovery_plan::{Plan, ProcessReport, RequestedSpare};
 use understudy_wire::spares::Lease;
 
 /// Registers this process for placement requests, if it has a daemon.
@@ -50,10 +50,10 @@ pub fn has_asked(rt: &Runtime) -> bool {
 pub fn hear(
     rt: &Runtime,
     all: RealComm,
-    living: &[Identity],
+    living: &[ProcessReport],
     dead: &[Worker],
-) -> mpi::Result<(Vec<Wish>, Option<PlacementHint>)> {
-    if dead.is_empty() || living.iter().all(|identity| !identity.has_asked) {
+) -> mpi::Result<(Vec<RequestedSpare>, Option<PlacementHint>)> {
+    if dead.is_empty() || living.iter().all(|identity| !identity.has_requested_spares) {
         return Ok((Vec::new(), None));
     }
     let asked = has_asked(rt)
@@ -72,7 +72,7 @@ pub fn hear(
     let heard = all.extremes(Extreme::Greatest, &own)?;
     let wish = |(&worker, word): (&Worker, u64)| {
         let spare = ProcessNumber(word.checked_sub(1)? as u32);
-        Some(Wish { worker, spare })
+        Some(RequestedSpare { worker, spare })
     };
     Ok((dead.iter().zip(heard).filter_map(wish).collect(), asked))
 }
@@ -85,11 +85,11 @@ pub fn settle(rt: &Runtime, asked: Option<PlacementHint>, plan: &Plan) {
     let leases = answer.as_deref().unwrap_or_default();
     let is_used = |lease: &&Lease| {
         plan.takeover(lease.worker)
-            .is_some_and(|it| it.player == lease.rank)
+            .is_some_and(|it| it.process == lease.rank)
     };
     let choices = plan.takeovers.iter().map(|it| SpareChoice {
         worker: it.worker,
-        rank: it.player,
+        rank: it.process,
         by_daemon: leases
             .iter()
             .filter(is_used)

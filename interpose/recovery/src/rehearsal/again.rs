@@ -9,13 +9,13 @@ use super::new_phase::NewPhase;
 use super::replay_settings::{replays, room};
 use super::{base, worker};
 use crate::Runtime;
-use crate::{fault, journal, told, world};
+use crate::{fault, journal, process_info, world};
 use std::ffi::c_int;
 use understudy_numbers::Epoch;
 
 /// Handles a call of `MPI_Pcontrol` by the program.
 pub fn control(rt: &Runtime, level: c_int) {
-    if replays() && world::is_protected() && told::config().new_phase == Some(level) {
+    if replays() && world::is_protected() && process_info::config().new_phase == Some(level) {
         rt.rehearsal.new_phase.borrow_mut().is_asked = true;
     }
 }
@@ -44,7 +44,7 @@ pub fn cut(rt: &Runtime, epoch: Epoch) {
         // A worker without a replay plan also takes part, as the others must not wait for it.
         journal::start(
             rt,
-            &told::config().init_end,
+            &process_info::config().init_end,
             worker::script(rt).is_some(),
             Some(epoch),
             room,

@@ -2,20 +2,20 @@
 #![allow(unsafe_code)]
 
 use crate::Runtime;
-use crate::copies::{Base, Script, Way};
+use crate::copies::{PageSource, ReplayBase, ReplayPlan};
 use crate::{copies, journal, user};
 use std::cell::Ref;
 use std::collections::HashMap;
 use std::os::unix::fs::FileExt;
 use understudy_image::PAGE_SIZE;
-use understudy_image::absent::Sums;
-use understudy_image::epoch::Image;
-use understudy_image::own_memory;
-use understudy_image::remap::{self, Whose};
+use understudy_image::absent_pages::PageSums;
+use understudy_image::image_delta::Image;
+use understudy_image::process_memory;
+use understudy_image::remap::{self, LayoutOrigin};
 use understudy_image::runs::{self, PageIndex, PageRun};
 use understudy_image::store::PageStore;
 use understudy_numbers::Epoch;
-use understudy_policy::packed;
+use understudy_policy::compression;
 
 /// Drops the replay base.
 pub fn forget(rt: &Runtime) {
@@ -28,29 +28,29 @@ pub fn forget(rt: &Runtime) {
 pub fn keep<'rt>(
     rt: &'rt Runtime,
     epoch: Epoch,
-    script: impl FnOnce() -> Option<Ref<'rt, Script>>,
+    script: impl FnOnce() -> Option<Ref<'rt, ReplayPlan>>,
 ) {
     if journal::base(rt) != Some(epoch) || rt.rehearsal.base.borrow().is_some() {
         return;
     }
     let Some(script) = script() else { return };
-    let Way::Replay(before) = &script.way else {
+    let PageSource::Replay(before) = &script.source else {
         return;
     };
-    let keep = copies::keep(rt);
+    let keep = copies::replicas(rt);
     let (pages, content) = changed(&keep.own.image, &keep.store, &script.pages);
-    let base = Base {
+    let base = ReplayBase {
         before: before.clone(),
         state: keep.own.state.bytes.clone(),
         pages,
-        content: packed::pack(&content),
+        content: compression::pack(&content),
     };
     rt.rehearsal.base.set(Some(base));
 }
 
 /// Returns the pages that differ from the result of the phase before, and their contents.
-fn changed(image: &Image, store: &PageStore, known: &[Sums]) -> (Vec<PageRun>, Vec<u8>) {
-    let known: HashMap<PageIndex, u64> = known.iter().flat_map(Sums::each).collect();
+fn changed(image: &Image, store: &PageStore, known: &[PageSums]) -> (Vec<PageRun>, Vec<u8>) {
+    let known: HashMap<PageIndex, u64> = known.iter().flat_map(PageSums::each).collect();
     let (mut pages, mut content) = (Vec::new(), Vec::new());
     for run in image.runs() {
         let at = store.ptr(run.extent().first);
@@ -70,24 +70,24 @@ fn changed(image: &Image, store: &PageStore, known: &[Sums]) -> (Vec<PageRun>, V
 }
 
 /// Returns the replay base of the phase that has ended.
-pub fn take(rt: &Runtime) -> Option<Base> {
+pub fn take(rt: &Runtime) -> Option<ReplayBase> {
     rt.rehearsal.base.borrow_mut().take()
 }
 
 /// Gives this child process the worker's state at the begin of the new phase.
 ///
 /// The process must be at the end of the phase before. Its descriptors do not change.
-pub fn lay_over(rt: &Runtime, base: &Base) -> Result<(), String> {
+pub fn lay_over(rt: &Runtime, base: &ReplayBase) -> Result<(), String> {
     let saved = copies::decode(&base.state)?;
     saved
         .user
         .restore_libraries(rt)
         .map_err(|error| error.to_string())?;
     let layout = &saved.user.layout;
-    remap::restore_layout(layout, user::State::zones(), Whose::Anothers)
+    remap::restore_layout(layout, user::State::zones(), LayoutOrigin::OtherProcess)
         .map_err(|error| error.to_string())?;
-    let content = packed::unpack(&base.content).map_err(|error| error.to_string())?;
-    let memory = own_memory::writable().map_err(|error| error.to_string())?;
+    let content = compression::unpack(&base.content).map_err(|error| error.to_string())?;
+    let memory = process_memory::open_memory_for_writing().map_err(|error| error.to_string())?;
     let mut rest = content.as_slice();
     for run in &base.pages {
         let (bytes, more) = split(rest, run)?;

@@ -8,7 +8,7 @@ use super::finding::Finding;
 use super::input;
 use super::seed_request::{LEAST_TIMEOUT, limit};
 use crate::Runtime;
-use crate::copies::{Replay, Script, Way};
+use crate::copies::{PageSource, RecordedPhase, ReplayPlan};
 use crate::disk::StaticFile;
 use crate::journal::replay::Diverged;
 use crate::journal::{self, Inputs, hold};
@@ -22,9 +22,9 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use understudy_abi::RUNTIME_FD_BASE;
-use understudy_image::absent::Sums;
+use understudy_image::absent_pages::PageSums;
 use understudy_image::layout::Layout;
-use understudy_image::own_memory;
+use understudy_image::process_memory;
 use understudy_image::runs::{PageIndex, PageRun};
 use understudy_image::vmas::{self, Vma};
 use understudy_image::{PAGE_SIZE, sums};
@@ -57,7 +57,7 @@ impl Child {
     /// Starts a child process.
     ///
     /// This process must be in the worker's state at the end of `MPI_Init`.
-    pub fn start(rt: &Runtime, script: &Script, task: &Task<'_>) -> io::Result<Child> {
+    pub fn start(rt: &Runtime, script: &ReplayPlan, task: &Task<'_>) -> io::Result<Child> {
         let (mut ends, check) = ([0; 2], |rc: c_int| match rc {
             -1 => Err(io::Error::last_os_error()),
             rc => Ok(rc),
@@ -79,7 +79,7 @@ impl Child {
                 received: Vec::new(),
                 began: Instant::now(),
                 limit: match task {
-                    Task::Compare => LEAST_TIMEOUT + TIMES_OF_NICE * script.took(),
+                    Task::Compare => LEAST_TIMEOUT + TIMES_OF_NICE * script.duration(),
                     Task::Write(..) => limit(script),
                 },
             })
@@ -142,7 +142,7 @@ impl Drop for Child {
     }
 }
 
-fn work(rt: &Runtime, script: &Script, task: &Task<'_>, output: c_int) -> ! {
+fn work(rt: &Runtime, script: &ReplayPlan, task: &Task<'_>, output: c_int) -> ! {
     // The descriptor for messages is closed below, and its number is reused.
     log::set_max_level(log::LevelFilter::Off);
     let memory = match task {
@@ -175,9 +175,9 @@ fn work(rt: &Runtime, script: &Script, task: &Task<'_>, output: c_int) -> ! {
     };
     user::leave_input();
     user::leave_files();
-    let finding = match &script.way {
-        Way::Replay(replay) => play(rt, script, replay, task, memory),
-        Way::File(path) => read(script, path, task, memory),
+    let finding = match &script.source {
+        PageSource::Replay(replay) => play(rt, script, replay, task, memory),
+        PageSource::File(path) => read(script, path, task, memory),
     };
     let bytes = bincode::encode_to_vec(&finding, standard()).unwrap_or_default();
     let _ = pipe.write_all(&bytes);
@@ -186,7 +186,7 @@ fn work(rt: &Runtime, script: &Script, task: &Task<'_>, output: c_int) -> ! {
 }
 
 /// Reads the pages from a file.
-fn read(script: &Script, path: &Path, task: &Task<'_>, memory: c_int) -> Finding {
+fn read(script: &ReplayPlan, path: &Path, task: &Task<'_>, memory: c_int) -> Finding {
     let began = Instant::now();
     let file = match StaticFile::open(path) {
         Ok(file) => file,
@@ -199,7 +199,7 @@ fn read(script: &Script, path: &Path, task: &Task<'_>, memory: c_int) -> Finding
                 let is_read = file.read(page.0, &mut content).is_ok();
                 (!is_read || sums::of_page(page, &content) != sum).then_some(page.0)
             };
-            let all = script.pages.iter().flat_map(Sums::each);
+            let all = script.pages.iter().flat_map(PageSums::each);
             all.filter_map(&mut differs).collect()
         }
         Task::Write(pages, _) => {
@@ -240,7 +240,13 @@ fn given(file: c_int, from: *const c_void, length: usize, at: u64) -> io::Result
     }
 }
 
-fn play(rt: &Runtime, script: &Script, replay: &Replay, task: &Task<'_>, memory: c_int) -> Finding {
+fn play(
+    rt: &Runtime,
+    script: &ReplayPlan,
+    replay: &RecordedPhase,
+    task: &Task<'_>,
+    memory: c_int,
+) -> Finding {
     let began = Instant::now();
     let inputs = match run(rt, replay) {
         Ok(inputs) => inputs,
@@ -272,7 +278,7 @@ fn play(rt: &Runtime, script: &Script, replay: &Replay, task: &Task<'_>, memory:
 ///
 /// This process must be in the worker's state at the end of `MPI_Init`. Returns the record of the
 /// inputs.
-fn run(rt: &Runtime, replay: &Replay) -> Result<Inputs, String> {
+fn run(rt: &Runtime, replay: &RecordedPhase) -> Result<Inputs, String> {
     if let Some(base) = &replay.base {
         run(rt, &base.before)?;
         base::lay_over(rt, base)?;
@@ -301,10 +307,10 @@ fn run(rt: &Runtime, replay: &Replay) -> Result<Inputs, String> {
 }
 
 /// Returns the pages of a run whose checksums differ here, or that are not mapped.
-fn compare(run: &Sums) -> Vec<u64> {
+fn compare(run: &PageSums) -> Vec<u64> {
     let mut content = [0u8; PAGE_SIZE];
     let mut differs = |(page, sum): (PageIndex, u64)| {
-        let is_there = own_memory::read(page.addr(), &mut content);
+        let is_there = process_memory::read_own_memory(page.addr(), &mut content);
         (!is_there || sums::of_page(page, &content) != sum).then_some(page.0)
     };
     run.each().filter_map(&mut differs).collect()

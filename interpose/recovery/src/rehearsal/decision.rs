@@ -4,8 +4,8 @@
 
 use super::replay_settings::replays;
 use crate::Runtime;
-use crate::copies::Script;
-use crate::{events, journal, sys, told, world};
+use crate::copies::ReplayPlan;
+use crate::{events, journal, process_info, system_calls, world};
 use understudy_catalogue::message;
 use understudy_formats::events::Kind;
 use understudy_image::PAGE_SIZE;
@@ -32,7 +32,7 @@ pub fn look(rt: &Runtime, has_none: bool) {
 pub fn begin(rt: &Runtime) {
     rt.rehearsal
         .is_open
-        .set(told::config().static_data == StaticData::Auto);
+        .set(process_info::config().static_data == StaticData::Auto);
     if is_open(rt) && !replays() {
         decide(rt, false, "parity is made of all data");
     }
@@ -41,20 +41,21 @@ pub fn begin(rt: &Runtime) {
 /// Decides whether replicas omit the pages that a trial replay has made right.
 ///
 /// `different` are the pages of the replay plan that differ; `None` if the trial replay failed.
-pub fn accept(rt: &Runtime, script: &Script, different: Option<&[u64]>) -> bool {
+pub fn accept(rt: &Runtime, script: &ReplayPlan, different: Option<&[u64]>) -> bool {
     if !is_open(rt) {
         return different.is_some();
     }
     let pages = script.page_count();
     let rebuilt = different.map(|different| pages - different.len() as u64);
     let is_worth_it = rebuilt.is_some_and(|rebuilt| {
-        2 * rebuilt >= pages && rebuilt * PAGE_SIZE as u64 > script.journal() + script.inputs()
+        2 * rebuilt >= pages
+            && rebuilt * PAGE_SIZE as u64 > script.journal_bytes() + script.input_bytes()
     });
     let why = match rebuilt {
         Some(rebuilt) => format!(
             "{} of {pages} pages differ in a rehearsal; the journal has {} bytes",
             pages - rebuilt,
-            script.journal()
+            script.journal_bytes()
         ),
         None => "a rehearsal has failed".into(),
     };
@@ -71,7 +72,7 @@ fn decide(rt: &Runtime, replay: bool, why: &str) {
         reason: why.into(),
     });
     if world::is_first_worker(rt) {
-        sys::say(message::static_way(way, why));
+        system_calls::print_message(message::static_way(way, why));
     } else {
         log::info!("UNDERSTUDY_STATIC=auto: {way} ({why})");
     }

@@ -1,6 +1,6 @@
 //! Results of trial replays.
 
-use crate::copies::Script;
+use crate::copies::ReplayPlan;
 use crate::journal::Inputs;
 use std::time::Duration;
 
@@ -69,12 +69,12 @@ pub struct Rehearsed {
 
 impl Rehearsed {
     /// Returns the result for a replay plan.
-    pub fn of(script: &Script, finding: Finding) -> Rehearsed {
+    pub fn of(script: &ReplayPlan, finding: Finding) -> Rehearsed {
         Rehearsed {
             finding,
-            journal: script.journal(),
+            journal: script.journal_bytes(),
             pages: script.page_count(),
-            took: script.took(),
+            took: script.duration(),
         }
     }
 

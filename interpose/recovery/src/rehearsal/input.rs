@@ -17,7 +17,7 @@ pub(super) struct Input {
 
 /// Returns the files that are open now, at the end of `MPI_Init`.
 pub(super) fn open_files() -> Vec<Input> {
-    let _held = crate::shim::hold_descriptors();
+    let _held = crate::shim::acquire_descriptor_right();
     (0..RUNTIME_FD_BASE).filter_map(look).collect()
 }
 

@@ -3,11 +3,11 @@
 use super::rebuild::{Offer, collect};
 use super::wanted;
 use crate::Runtime;
-use crate::copies::Script;
+use crate::copies::ReplayPlan;
 use understudy_image::PAGE_SIZE;
-use understudy_image::absent::{self, Sums};
-use understudy_image::epoch::Image;
-use understudy_image::own_memory;
+use understudy_image::absent_pages::{self, PageSums};
+use understudy_image::image_delta::Image;
+use understudy_image::process_memory;
 use understudy_image::runs;
 use understudy_image::store::PageStore;
 use understudy_image::sums::of_page;
@@ -15,15 +15,15 @@ use understudy_image::sums::of_page;
 /// Rebuilds missing pages, and stores them in the image.
 pub fn put_back(
     rt: &Runtime,
-    missing: &[Sums],
-    script: &Script,
+    missing: &[PageSums],
+    script: &ReplayPlan,
     image: &mut Image,
     store: &mut PageStore,
 ) -> Result<(), String> {
     if missing.is_empty() {
         return Ok(());
     }
-    let pages = absent::pages_of(missing);
+    let pages = absent_pages::pages_of(missing);
     log::debug!(
         "{} pages of static data are made again",
         runs::total(&pages)
@@ -41,25 +41,27 @@ pub fn from_own_memory(
     image: &mut Image,
     store: &mut PageStore,
 ) -> Result<(), String> {
-    image.lack(offer.absent());
+    image.add_absent(offer.absent());
     let changed = keep_unchanged(offer.absent(), image, store)?;
     put_back(rt, &changed, offer.script(), image, store)
 }
 
 /// Stores the pages that are as in the epoch in this process; returns the others.
 pub fn keep_unchanged(
-    absent: &[Sums],
+    absent: &[PageSums],
     image: &mut Image,
     store: &mut PageStore,
-) -> Result<Vec<Sums>, String> {
+) -> Result<Vec<PageSums>, String> {
     let (mut equal, mut changed, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
     let mut content = [0u8; PAGE_SIZE];
-    for (page, sum) in absent.iter().flat_map(Sums::each) {
-        if own_memory::read(page.addr(), &mut content) && of_page(page, &content) == sum {
+    for (page, sum) in absent.iter().flat_map(PageSums::each) {
+        if process_memory::read_own_memory(page.addr(), &mut content)
+            && of_page(page, &content) == sum
+        {
             bytes.extend_from_slice(&content);
-            absent::push(&mut equal, page, &[sum]);
+            absent_pages::push(&mut equal, page, &[sum]);
         } else {
-            absent::push(&mut changed, page, &[sum]);
+            absent_pages::push(&mut changed, page, &[sum]);
         }
     }
     wanted::add(&equal, &bytes, image, store)?;

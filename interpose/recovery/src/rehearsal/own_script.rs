@@ -1,7 +1,7 @@
 //! Replay plan of this worker's phase, from the end of the phase to its proof.
 
 use super::message::Message;
-use crate::copies::Script;
+use crate::copies::ReplayPlan;
 use crate::disk::{self, Writing};
 use understudy_catalogue::message;
 use understudy_numbers::Epoch;
@@ -13,12 +13,15 @@ pub(super) enum Own {
     #[default]
     None,
     /// Pages that are being written to a file.
-    Writing { script: Script, writing: Writing },
+    Writing {
+        script: ReplayPlan,
+        writing: Writing,
+    },
     /// Replay plan in trial at a buddy, or about to be sent to one.
-    Asked { script: Script, is_sent: bool },
+    Asked { script: ReplayPlan, is_sent: bool },
     /// Replay plan that is proved.
     Proved {
-        script: Script,
+        script: ReplayPlan,
         /// True if the buddies have got the replay plan.
         is_told: bool,
         /// True if this worker's own replica omits the pages.
@@ -27,12 +30,12 @@ pub(super) enum Own {
     /// Replay plan of a phase that reads a file which has changed.
     ///
     /// It is valid until the epoch `until` is committed, which has all pages again.
-    Withdrawn { script: Script, until: Epoch },
+    Withdrawn { script: ReplayPlan, until: Epoch },
 }
 
 impl Own {
     /// Returns the stage of a replay plan whose pages all replicas omit.
-    pub(super) fn in_use(script: Script) -> Own {
+    pub(super) fn in_use(script: ReplayPlan) -> Own {
         Own::Proved {
             script,
             is_told: true,
@@ -41,7 +44,7 @@ impl Own {
     }
 
     /// Returns the stage of a replay plan that was just proved.
-    pub(super) fn proved(script: Script) -> Own {
+    pub(super) fn proved(script: ReplayPlan) -> Own {
         Own::Proved {
             script,
             is_told: false,
@@ -55,7 +58,7 @@ impl Own {
 pub(super) struct WorkerState {
     pub(super) own: Own,
     /// Proved plan of the phase before, until a plan of the new phase is proved.
-    pub(super) before: Option<Script>,
+    pub(super) before: Option<ReplayPlan>,
     pub(super) sent: Vec<Message>,
     pub(super) proof: Option<Message>,
     /// Incoming plans of the workers whose replicas it stores, by layer.
@@ -100,7 +103,7 @@ impl WorkerState {
     }
 
     /// Returns the replay plan by which this worker's static data are rebuilt.
-    pub(super) fn script(&self) -> Option<&Script> {
+    pub(super) fn script(&self) -> Option<&ReplayPlan> {
         match &self.own {
             Own::Proved { script, .. } | Own::Withdrawn { script, .. } => Some(script),
             Own::None | Own::Writing { .. } | Own::Asked { .. } => self.before.as_ref(),

@@ -3,7 +3,7 @@
 use super::replay_settings::{compares, is_on, is_rehearsed, room};
 use super::{again, base, decision, input, rebuild, seed, worker};
 use crate::Runtime;
-use crate::{copies, journal, told, user, world};
+use crate::{copies, journal, process_info, user, world};
 use understudy_numbers::Epoch;
 
 /// Forks the template process, at the end of `MPI_Init`.
@@ -25,7 +25,7 @@ pub fn start(rt: &Runtime) {
     }
     if is_on() {
         let records = compares() && is_rehearsed(world::worker(rt));
-        journal::start(rt, &told::config().init_end, records, None, room);
+        journal::start(rt, &process_info::config().init_end, records, None, room);
     }
     decision::begin(rt);
 }
@@ -45,7 +45,7 @@ pub fn poll(rt: &Runtime) {
             .borrow_mut()
             .get_or_insert_default()
             .poll(rt, &rt.rehearsal.seed);
-        base::keep(rt, copies::epoch(rt), || worker::script(rt));
+        base::keep(rt, copies::committed_epoch(rt), || worker::script(rt));
         worker::poll(rt);
     }
 }

@@ -6,8 +6,8 @@ use super::replay_settings::is_used;
 use super::template::Asked;
 use super::wanted;
 use crate::Runtime;
-use crate::copies::Copy;
-use crate::copies::{Script, Way};
+use crate::copies::Replica;
+use crate::copies::{PageSource, ReplayPlan};
 use crate::own_messages::{Peer, tag};
 use crate::{fault, world};
 use bincode::config::standard;
@@ -15,8 +15,8 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 use understudy_image::PAGE_SIZE;
-use understudy_image::absent::{self, Sums};
-use understudy_image::epoch::Image;
+use understudy_image::absent_pages::{self, PageSums};
+use understudy_image::image_delta::Image;
 use understudy_image::runs;
 use understudy_image::store::PageStore;
 use understudy_mpi as mpi;
@@ -25,29 +25,29 @@ use understudy_numbers::{Epoch, Worker};
 /// Replay plan and list of the pages that a reduced replica omits.
 #[derive(bincode::Encode, bincode::Decode)]
 pub struct Offer {
-    script: Script,
-    absent: Vec<Sums>,
+    script: ReplayPlan,
+    absent: Vec<PageSums>,
 }
 
 impl Offer {
     /// Returns the replay plan.
-    pub fn script(&self) -> &Script {
+    pub fn script(&self) -> &ReplayPlan {
         &self.script
     }
 
     /// Returns the replay plan.
-    pub fn into_script(self) -> Script {
+    pub fn into_script(self) -> ReplayPlan {
         self.script
     }
 
     /// Returns the omitted pages with their checksums.
-    pub fn absent(&self) -> &[Sums] {
+    pub fn absent(&self) -> &[PageSums] {
         &self.absent
     }
 
     /// Marks a received replica as reduced by these pages.
-    pub fn note_in(self, copy: &mut Copy) {
-        copy.image.lack(&self.absent);
+    pub fn note_in(self, copy: &mut Replica) {
+        copy.image.add_absent(&self.absent);
         copy.script = Some(self.script);
     }
 }
@@ -58,7 +58,7 @@ impl Offer {
 /// has `None` for a replica that omits no pages. The error is the failure of a process.
 pub fn offer(
     rt: &Runtime,
-    copies: Vec<(Worker, &Image, Option<&Script>)>,
+    copies: Vec<(Worker, &Image, Option<&ReplayPlan>)>,
     from: &[Worker],
 ) -> mpi::Result<Vec<Option<Offer>>> {
     if !is_used() {
@@ -95,7 +95,7 @@ pub fn offer(
     Ok(received)
 }
 
-fn encode(image: &Image, script: Option<&Script>) -> Vec<u8> {
+fn encode(image: &Image, script: Option<&ReplayPlan>) -> Vec<u8> {
     match script {
         Some(script) if !image.absent().is_empty() => {
             bincode::encode_to_vec((script, image.absent()), standard()).unwrap_or_default()
@@ -140,7 +140,7 @@ impl Rebuild {
         let asked = rt
             .rehearsal
             .seed
-            .make(&offer.script, &absent::pages_of(&offer.absent))?;
+            .make(&offer.script, &absent_pages::pages_of(&offer.absent))?;
         Ok(Rebuild {
             offer,
             asked,
@@ -154,7 +154,7 @@ impl Rebuild {
         rt: &Runtime,
         image: &mut Image,
         store: &mut PageStore,
-    ) -> Result<(Script, Duration), String> {
+    ) -> Result<(ReplayPlan, Duration), String> {
         let Rebuild {
             offer,
             asked,
@@ -169,13 +169,13 @@ impl Rebuild {
 /// Stores the pages of a request to the template process in an image.
 pub fn collect(
     rt: &Runtime,
-    absent: &[Sums],
-    script: &Script,
+    absent: &[PageSums],
+    script: &ReplayPlan,
     asked: Asked,
     image: &mut Image,
     store: &mut PageStore,
 ) -> Result<(), String> {
-    let pages = absent::pages_of(absent);
+    let pages = absent_pages::pages_of(absent);
     let length = runs::total(&pages) as usize * PAGE_SIZE;
     let mut first = Some(asked);
     let mut replay = || {
@@ -185,9 +185,9 @@ pub fn collect(
         View::of(&asked.made(&rt.rehearsal.seed, script)?, length)
             .map_err(|error| error.to_string())
     };
-    match &script.way {
-        Way::Replay(_) => wanted::collect(absent, replay, image, store),
-        Way::File(_) => wanted::take(absent, replay()?.as_ref(), image, store),
+    match &script.source {
+        PageSource::Replay(_) => wanted::collect(absent, replay, image, store),
+        PageSource::File(_) => wanted::take(absent, replay()?.as_ref(), image, store),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Settings of static data and trial replays.
 
-use crate::{headroom, told};
+use crate::{headroom, process_info};
 use understudy_numbers::Worker;
 use understudy_settings::{LogLimit, StaticData, TrialReplay};
 
@@ -14,7 +14,7 @@ const SAMPLE: u32 = 4;
 
 /// True if static data are rebuilt by a replay, if possible.
 pub fn replays() -> bool {
-    let config = told::config();
+    let config = process_info::config();
     match config.static_data {
         StaticData::Replay => true,
         StaticData::Auto => config.scheme.is_whole_copies(),
@@ -26,24 +26,24 @@ pub fn replays() -> bool {
 ///
 /// Then only the program may change this memory.
 pub fn compares() -> bool {
-    replays() || told::config().trial_replay != TrialReplay::Off
+    replays() || process_info::config().trial_replay != TrialReplay::Off
 }
 
 /// True if replicas omit static data.
 pub fn is_used() -> bool {
-    replays() || told::config().static_data == StaticData::Disk
+    replays() || process_info::config().static_data == StaticData::Disk
 }
 
 /// True if trial replays are run.
 pub fn is_on() -> bool {
-    told::config().trial_replay != TrialReplay::Off || is_used()
+    process_info::config().trial_replay != TrialReplay::Off || is_used()
 }
 
 /// True if the phase of this worker is replayed in a trial.
 ///
 /// The trial proves nothing for other workers.
 pub fn is_rehearsed(worker: Worker) -> bool {
-    told::config().trial_replay != TrialReplay::Sample || worker.0.is_multiple_of(SAMPLE)
+    process_info::config().trial_replay != TrialReplay::Sample || worker.0.is_multiple_of(SAMPLE)
 }
 
 /// True if a worker's own replica omits static data.
@@ -51,12 +51,13 @@ pub fn is_rehearsed(worker: Worker) -> bool {
 /// An epoch on disk is complete in itself. With a disk level, replicas can omit static data only if
 /// these are also on disk.
 pub fn spares_own() -> bool {
-    told::config().static_data == StaticData::Disk || (replays() && told::config().disk.is_none())
+    process_info::config().static_data == StaticData::Disk
+        || (replays() && process_info::config().disk.is_none())
 }
 
 /// Returns the longest journal that may be recorded, in bytes.
 pub fn room() -> usize {
-    match told::config().log_limit {
+    match process_info::config().log_limit {
         LogLimit::Bytes(bytes) => bytes,
         part => {
             let [anonymous, _] = headroom::resident_memory();

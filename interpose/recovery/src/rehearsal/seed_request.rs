@@ -1,7 +1,7 @@
 //! Requests to a template process, and its answers.
 #![allow(unsafe_code)]
 
-use crate::copies::Script;
+use crate::copies::ReplayPlan;
 use bincode::config::standard;
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
@@ -33,8 +33,8 @@ pub struct Answer {
 }
 
 /// Returns the time that a replay may take.
-pub fn limit(script: &Script) -> Duration {
-    LEAST_TIMEOUT + TIMES * script.took()
+pub fn limit(script: &ReplayPlan) -> Duration {
+    LEAST_TIMEOUT + TIMES * script.duration()
 }
 
 /// Creates a file in memory, for pages.

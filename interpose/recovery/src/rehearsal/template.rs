@@ -3,8 +3,8 @@
 use super::finding::Rehearsed;
 use super::seed_line::has_ended;
 use super::seed_request::{Answer, Request, limit, memory_file, read};
-use crate::cell::Field;
-use crate::copies::Script;
+use crate::copies::ReplayPlan;
+use crate::runtime_state::StateCell;
 use bincode::config::standard;
 use std::cell::Cell;
 use std::fs::File;
@@ -27,7 +27,7 @@ struct Seed {
 }
 
 /// Template process of this rank, if there is one.
-pub struct Template(Field<Option<Rc<Seed>>>);
+pub struct Template(StateCell<Option<Rc<Seed>>>);
 
 /// Request to the template process, which is cancelled when this value is dropped.
 pub struct Asked {
@@ -39,7 +39,7 @@ pub struct Asked {
 impl Template {
     /// Returns the state without a template process.
     pub const fn none() -> Template {
-        Template(Field::new(None))
+        Template(StateCell::new(None))
     }
 
     /// Makes the process at the other end of this line the template process.
@@ -69,7 +69,7 @@ impl Template {
     }
 
     /// Requests these pages, one after the other.
-    pub fn make(&self, script: &Script, pages: &[PageRun]) -> Result<Asked, String> {
+    pub fn make(&self, script: &ReplayPlan, pages: &[PageRun]) -> Result<Asked, String> {
         let bytes = bincode::encode_to_vec((script, pages), standard())
             .map_err(|error| error.to_string())?;
         self.ask(Request::Make, &bytes)
@@ -141,7 +141,7 @@ impl Asked {
     }
 
     /// Waits for the pages of a replay; returns the file with them.
-    pub fn made(self, template: &Template, script: &Script) -> Result<File, String> {
+    pub fn made(self, template: &Template, script: &ReplayPlan) -> Result<File, String> {
         let (began, limit) = (Instant::now(), limit(script) + MARGIN);
         while !self.is_done(template, POLL_INTERVAL)? {
             if began.elapsed() > limit {

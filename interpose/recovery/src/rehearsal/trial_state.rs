@@ -6,8 +6,8 @@ use super::message::Message;
 use super::new_phase::NewPhase;
 use super::own_script::WorkerState;
 use super::template::Template;
-use crate::cell::Field;
 use crate::copies;
+use crate::runtime_state::StateCell;
 use std::cell::Cell;
 
 /// Trial replays, and static data that replicas omit.
@@ -15,18 +15,18 @@ pub struct TrialState {
     /// True if a decision on static data is still to be made.
     pub(super) is_open: Cell<bool>,
     /// Messages in flight, each with true if it is received.
-    pub(super) messages: Field<Vec<(bool, Message)>>,
+    pub(super) messages: StateCell<Vec<(bool, Message)>>,
     /// Files that were open at the end of `MPI_Init`.
-    pub(super) inputs: Field<Vec<Input>>,
-    pub(super) holder: Field<Option<Holder>>,
+    pub(super) inputs: StateCell<Vec<Input>>,
+    pub(super) holder: StateCell<Option<Holder>>,
     /// Template process of this process.
     pub(super) seed: Template,
     /// State of the worker at the begin of the phase under way.
-    pub(super) base: Field<Option<copies::Base>>,
+    pub(super) base: StateCell<Option<copies::ReplayBase>>,
     /// Replay plans of this worker.
-    pub(super) worker: Field<Option<WorkerState>>,
+    pub(super) worker: StateCell<Option<WorkerState>>,
     /// Request for a new set-up phase.
-    pub(super) new_phase: Field<NewPhase>,
+    pub(super) new_phase: StateCell<NewPhase>,
 }
 
 impl TrialState {
@@ -34,13 +34,13 @@ impl TrialState {
     pub const fn start() -> TrialState {
         TrialState {
             is_open: Cell::new(false),
-            messages: Field::new(Vec::new()),
-            inputs: Field::new(Vec::new()),
-            holder: Field::new(None),
+            messages: StateCell::new(Vec::new()),
+            inputs: StateCell::new(Vec::new()),
+            holder: StateCell::new(None),
             seed: Template::none(),
-            base: Field::new(None),
-            worker: Field::new(None),
-            new_phase: Field::new(NewPhase::NOTHING),
+            base: StateCell::new(None),
+            worker: StateCell::new(None),
+            new_phase: StateCell::new(NewPhase::NOTHING),
         }
     }
 }

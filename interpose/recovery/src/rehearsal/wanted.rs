@@ -1,8 +1,8 @@
 //! Pages that a replay makes, and their comparison with checksums.
 
 use understudy_image::PAGE_SIZE;
-use understudy_image::absent::{self, Sums};
-use understudy_image::epoch::Image;
+use understudy_image::absent_pages::{self, PageSums};
+use understudy_image::image_delta::Image;
 use understudy_image::runs::PageIndex;
 use understudy_image::store::PageStore;
 use understudy_image::sums::of_page;
@@ -17,7 +17,7 @@ const MOST_REPLAYS: u32 = 12;
 ///
 /// The results have the pages one after the other.
 pub fn collect<Made: AsRef<[u8]>>(
-    pages: &[Sums],
+    pages: &[PageSums],
     mut replay: impl FnMut() -> Result<Made, String>,
     image: &mut Image,
     store: &mut PageStore,
@@ -53,7 +53,7 @@ pub fn collect<Made: AsRef<[u8]>>(
 
 /// Stores pages from `bytes` in the image, if all are right.
 pub fn take(
-    pages: &[Sums],
+    pages: &[PageSums],
     bytes: &[u8],
     image: &mut Image,
     store: &mut PageStore,
@@ -65,12 +65,15 @@ pub fn take(
 }
 
 /// Compares pages with their checksums, in contents that have one after the other.
-fn judge<'a>(pages: &'a [Sums], bytes: &'a [u8]) -> impl Iterator<Item = (PageIndex, bool)> + 'a {
+fn judge<'a>(
+    pages: &'a [PageSums],
+    bytes: &'a [u8],
+) -> impl Iterator<Item = (PageIndex, bool)> + 'a {
     let contents = bytes
         .chunks_exact(PAGE_SIZE)
         .map(Some)
         .chain(std::iter::repeat(None));
-    let pages = pages.iter().flat_map(Sums::each).zip(contents);
+    let pages = pages.iter().flat_map(PageSums::each).zip(contents);
     pages.map(|((page, sum), content)| {
         (
             page,
@@ -79,13 +82,13 @@ fn judge<'a>(pages: &'a [Sums], bytes: &'a [u8]) -> impl Iterator<Item = (PageIn
     })
 }
 
-fn wrong_in(pages: &[Sums], bytes: &[u8]) -> Vec<PageIndex> {
+fn wrong_in(pages: &[PageSums], bytes: &[u8]) -> Vec<PageIndex> {
     let wrong = judge(pages, bytes).filter(|(_, is_right)| !is_right);
     wrong.map(|(page, _)| page).collect()
 }
 
 /// Copies the pages that are right.
-fn take_right(pages: &[Sums], from: &[u8], to: &mut [u8]) {
+fn take_right(pages: &[PageSums], from: &[u8], to: &mut [u8]) {
     let contents = from
         .chunks_exact(PAGE_SIZE)
         .zip(to.chunks_exact_mut(PAGE_SIZE));
@@ -98,12 +101,12 @@ fn take_right(pages: &[Sums], from: &[u8], to: &mut [u8]) {
 
 /// Adds right pages to the image.
 pub fn add(
-    pages: &[Sums],
+    pages: &[PageSums],
     bytes: &[u8],
     image: &mut Image,
     store: &mut PageStore,
 ) -> Result<(), String> {
     let sums: Vec<u64> = pages.iter().flat_map(|run| &run.sums).copied().collect();
-    let inserted = image.insert(&absent::pages_of(pages), bytes, &sums, store);
+    let inserted = image.store_absent(&absent_pages::pages_of(pages), bytes, &sums, store);
     inserted.map_err(|error| error.to_string())
 }

@@ -10,11 +10,11 @@ use super::own_script::{Own, WorkerState, tell_not_written};
 use super::replay_settings::{is_used, spares_own};
 use super::{base, decision};
 use crate::Runtime;
-use crate::copies::{Base, Replay, Script, Way, sums_of};
+use crate::copies::{PageSource, RecordedPhase, ReplayBase, ReplayPlan, page_sums};
 use crate::fault::{self, Damage};
 use crate::journal::{self, Inputs, Phase};
 use crate::own_messages::{Peer, tag};
-use crate::{copies, disk, ending, events, marks, told, world};
+use crate::{abort, annotations, copies, disk, events, process_info, world};
 use bincode::config::standard;
 use std::cell::{Ref, RefMut};
 use std::path::Path;
@@ -22,7 +22,7 @@ use std::time::Duration;
 use understudy_catalogue::message;
 use understudy_formats::events::{Kind, Worker};
 use understudy_image::store::PageStore;
-use understudy_image::{PAGE_SIZE, absent};
+use understudy_image::{PAGE_SIZE, absent_pages};
 use understudy_numbers::Epoch;
 use understudy_settings::StaticData;
 
@@ -35,12 +35,12 @@ fn state(rt: &Runtime) -> RefMut<'_, WorkerState> {
 
 /// Makes progress as far as possible without waiting; called between checkpoints.
 pub fn poll(rt: &Runtime) {
-    if let Some(phase) = journal::take_ended(rt, copies::epoch(rt)) {
+    if let Some(phase) = journal::take_ended(rt, copies::committed_epoch(rt)) {
         state(rt).set_own(rt, phase);
-        fault::point("phase.end", copies::epoch(rt));
+        fault::point("phase.end", copies::committed_epoch(rt));
     }
     let mut state = state(rt);
-    state.end_withdrawn(copies::epoch(rt));
+    state.end_withdrawn(copies::committed_epoch(rt));
     state.look_after_file();
     decision::look(rt, matches!(state.own, Own::None));
     state.sent.retain_mut(|message| message.test() == Ok(false));
@@ -70,9 +70,9 @@ pub(super) fn cut(rt: &Runtime, epoch: Epoch) {
         Own::None | Own::Writing { .. } | Own::Asked { .. } => state.before.take(),
     };
     let Some(script) = script else { return };
-    copies::keep(rt)
+    copies::replicas(rt)
         .tracker
-        .capture_again(&absent::pages_of(&script.pages));
+        .force_capture(&absent_pages::pages_of(&script.pages));
     state.own = Own::Withdrawn {
         script,
         until: epoch,
@@ -83,9 +83,9 @@ pub(super) fn cut(rt: &Runtime, epoch: Epoch) {
 fn own_of(rt: &Runtime, phase: Phase) -> Option<Own> {
     let worker = world::worker(rt);
     let mut pages = {
-        let keep = copies::keep(rt);
+        let keep = copies::replicas(rt);
         let saved = copies::decode(&keep.own.state.bytes).ok()?;
-        let mut pages = sums_of(
+        let mut pages = page_sums(
             &saved.user.layout,
             &keep.own.image,
             &keep.store,
@@ -95,17 +95,25 @@ fn own_of(rt: &Runtime, phase: Phase) -> Option<Own> {
         pages
     };
     pages.sort_unstable_by_key(|run| run.first);
-    if told::config().static_data != StaticData::Disk {
-        let way = Way::Replay(Box::new(replay_of(rt, phase)?));
-        let script = Script { worker, way, pages };
+    if process_info::config().static_data != StaticData::Disk {
+        let way = PageSource::Replay(Box::new(replay_of(rt, phase)?));
+        let script = ReplayPlan {
+            worker,
+            source: way,
+            pages,
+        };
         return Some(Own::Asked {
             script,
             is_sent: false,
         });
     }
-    let way = Way::File(disk::static_path(rt, worker)?);
-    let script = Script { worker, way, pages };
-    let keep = copies::keep(rt);
+    let way = PageSource::File(disk::static_path(rt, worker)?);
+    let script = ReplayPlan {
+        worker,
+        source: way,
+        pages,
+    };
+    let keep = copies::replicas(rt);
     match disk::write_static(rt, worker, &keep.own.image, &keep.store) {
         Ok(writing) => Some(Own::Writing { script, writing }),
         Err(error) => {
@@ -116,18 +124,18 @@ fn own_of(rt: &Runtime, phase: Phase) -> Option<Own> {
 }
 
 /// Returns the replay of a phase, if its journal is short enough.
-fn replay_of(rt: &Runtime, mut phase: Phase) -> Option<Replay> {
+fn replay_of(rt: &Runtime, mut phase: Phase) -> Option<RecordedPhase> {
     if !phase.records {
         return None;
     }
-    let keep = copies::keep(rt);
+    let keep = copies::replicas(rt);
     let journal = phase.recorder.journal();
     let (calls, size) = (journal.calls, journal.size());
     let base = base::take(rt);
     if base.is_none() && phase.base.is_some() {
         return None;
     }
-    let size = size + base.as_ref().map_or(0, Base::size);
+    let size = size + base.as_ref().map_or(0, ReplayBase::size);
     let absent: u64 = keep
         .own
         .image
@@ -136,7 +144,7 @@ fn replay_of(rt: &Runtime, mut phase: Phase) -> Option<Replay> {
         .map(|run| run.pages().pages)
         .sum();
     let image = (keep.own.image.page_count() + absent) as usize * PAGE_SIZE;
-    let limit = told::config().log_limit.of(image);
+    let limit = process_info::config().log_limit.of(image);
     if size > limit {
         journal::tell_too_long(rt, size, limit);
         phase.recorder.tell(rt, None);
@@ -147,17 +155,17 @@ fn replay_of(rt: &Runtime, mut phase: Phase) -> Option<Replay> {
     let took = phase.took
         + base
             .as_ref()
-            .map_or(Duration::ZERO, |base| base.before.took);
+            .map_or(Duration::ZERO, |base| base.before.duration);
     log::info!(
         "{calls} calls recorded in {took:?}: {size} bytes, {} compressed",
         bytes.len()
     );
-    let bytes_kept = bytes.len() + base.as_ref().map_or(0, Base::size);
-    Some(Replay {
+    let bytes_kept = bytes.len() + base.as_ref().map_or(0, ReplayBase::size);
+    Some(RecordedPhase {
         journal: bytes,
         begin: phase.begin,
         end: phase.end?,
-        took,
+        duration: took,
         inputs: Inputs::with_room(limit.saturating_sub(bytes_kept) as u64),
         base,
     })
@@ -227,18 +235,18 @@ impl WorkerState {
             if decision::accept(rt, &script, proof.as_deref())
                 && let Some(different) = proof
             {
-                self.own = Own::proved(script.without(&different));
+                self.own = Own::proved(script.without_pages(&different));
             }
             return;
         };
         // Replicas omit pages that the new plan must also make.
         match proof {
             None => self.go_back("a rehearsal has failed"),
-            Some(different) if script.shares(before, &different) => {
+            Some(different) if script.has_equal_page(before, &different) => {
                 self.go_back("a rehearsal has not made all that is missing in copies");
             }
             Some(different) => {
-                self.own = Own::proved(script.without(&different));
+                self.own = Own::proved(script.without_pages(&different));
                 self.before = None;
             }
         }
@@ -258,7 +266,7 @@ impl WorkerState {
             return;
         };
         let world = world::get(rt);
-        for rank in world.redundancy.holders_of(world::worker(rt)) {
+        for rank in world.redundancy.buddies_of(world::worker(rt)) {
             let to = Peer {
                 comm: world.private,
                 rank,
@@ -278,12 +286,12 @@ impl WorkerState {
         else {
             return;
         };
-        let keep = &mut *copies::keep(rt);
-        let lives = matches!(script.way, Way::File(_)) || rt.rehearsal.seed.lives();
+        let keep = &mut *copies::replicas(rt);
+        let lives = matches!(script.source, PageSource::File(_)) || rt.rehearsal.seed.lives();
         let (image, store) = (&mut keep.own.image, &mut keep.store);
         if lives && spares_own() && !std::mem::replace(is_thin, true) {
             let before = image.page_count();
-            image.leave_out(&script.pages, store);
+            image.elide_equal(&script.pages, store);
             let left = image.page_count();
             give_back(store);
             let pages = before - left;
@@ -296,13 +304,16 @@ impl WorkerState {
         if lives {
             return;
         }
-        let absent = absent::without(image.absent(), &marks::lasting(rt).reversible_pages());
+        let absent = absent_pages::without(
+            image.absent(),
+            &annotations::saved_annotations(rt).reversible_pages(),
+        );
         if !absent.is_empty() {
             log::warn!("{}", message::REPLAY_PROCESS_ENDED);
             // Changed pages are part of the next checkpoint; until then they are lost.
             let kept = own_pages::keep_unchanged(&absent, image, store);
             kept.unwrap_or_else(|why| {
-                ending::fail(
+                abort::abort_with_error(
                     rt,
                     message::NO_MEMORY_FOR_COPIES,
                     &std::io::Error::other(why),
@@ -314,7 +325,7 @@ impl WorkerState {
     /// Returns the received plans of other workers: layer, worker, and encoded plan.
     fn scripts_that_have_come(&mut self, rt: &Runtime) -> Vec<(usize, Worker, Vec<u8>)> {
         let world = world::get(rt);
-        let partners: Vec<Worker> = world.redundancy.partners_of(world::worker(rt)).collect();
+        let partners: Vec<Worker> = world.redundancy.owners_at(world::worker(rt)).collect();
         for (layer, &partner) in partners.iter().enumerate() {
             if self.scripts.iter().any(|(waiting, _)| *waiting == layer) {
                 continue;
@@ -338,26 +349,26 @@ fn rehearser(rt: &Runtime) -> Worker {
     let me = world::worker(rt);
     world::get(rt)
         .redundancy
-        .holders_of(me)
+        .buddies_of(me)
         .next()
         .unwrap_or(me)
 }
 
 /// Reduces the stored replica of another worker by the pages that a replay rebuilds.
 fn thin(rt: &Runtime, layer: usize, partner: Worker, bytes: &[u8]) {
-    let Ok((script, _)) = bincode::decode_from_slice::<Script, _>(bytes, standard()) else {
+    let Ok((script, _)) = bincode::decode_from_slice::<ReplayPlan, _>(bytes, standard()) else {
         return;
     };
     if script.worker != partner {
         return;
     }
-    fault::point("thin.begin", copies::epoch(rt));
-    let mut guard = copies::keep(rt);
+    fault::point("thin.begin", copies::committed_epoch(rt));
+    let mut guard = copies::replicas(rt);
     let keep = &mut *guard;
-    let copy = &mut keep.partners[layer];
+    let copy = &mut keep.stored[layer];
     let before = copy.image.page_count();
-    copy.image.leave_out(&script.pages, &mut keep.store);
-    let (pages, journal) = (before - copy.image.page_count(), script.journal());
+    copy.image.elide_equal(&script.pages, &mut keep.store);
+    let (pages, journal) = (before - copy.image.page_count(), script.journal_bytes());
     copy.script = Some(script);
     if pages == 0 {
         return;
@@ -373,13 +384,13 @@ fn thin(rt: &Runtime, layer: usize, partner: Worker, bytes: &[u8]) {
         left: before - pages,
         journal,
     });
-    fault::point("thin.end", copies::epoch(rt));
+    fault::point("thin.end", copies::committed_epoch(rt));
 }
 
 /// Damages every journal that this process has, for tests.
 pub fn damage_journals<'a>(
     rt: &Runtime,
-    scripts: impl Iterator<Item = &'a mut Script>,
+    scripts: impl Iterator<Item = &'a mut ReplayPlan>,
     harm: Damage,
 ) {
     scripts.for_each(|script| script.damage(harm));
@@ -398,7 +409,7 @@ fn give_back(store: &mut PageStore) {
 }
 
 /// Returns the replay plan by which this worker's static data are rebuilt.
-pub fn script(rt: &Runtime) -> Option<Ref<'_, Script>> {
+pub fn script(rt: &Runtime) -> Option<Ref<'_, ReplayPlan>> {
     Ref::filter_map(rt.rehearsal.worker.borrow(), |state| {
         state.as_ref()?.script()
     })
@@ -411,7 +422,7 @@ pub fn is_waiting(rt: &Runtime) -> bool {
 }
 
 /// Stores the proved replay plan of the worker from which this process takes over.
-pub fn keep(rt: &Runtime, script: Script) {
+pub fn keep(rt: &Runtime, script: ReplayPlan) {
     state(rt).own = Own::proved(script);
 }
 

@@ -6,8 +6,8 @@
 //! user selects is not changed.
 #![allow(unsafe_code)]
 
+use crate::process_info::process;
 use crate::renewal;
-use crate::told::process;
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
@@ -134,7 +134,7 @@ fn expect_unclosable(name: &str, users: &str) {
     };
     renewal::expect_driver();
     if process() == ProcessNumber(0) {
-        crate::sys::say(message::libraries_opened_in_advance(
+        crate::system_calls::print_message(message::libraries_opened_in_advance(
             PREFIX, name, component,
         ));
     }

@@ -10,7 +10,7 @@ use crate::objects::attribute::value::Language;
 use crate::objects::attribute::{DUPLICATE, ERR_KEYVAL, INVALID, Kind, Object};
 use crate::objects::{objects, objects_mut, window};
 use crate::raise::{finish, finish_win, raise};
-use crate::{abi, told};
+use crate::{abi, process_info};
 use std::ffi::{c_int, c_void};
 use understudy_abi::fortran;
 use understudy_mpi::abi::Domain;
@@ -40,7 +40,7 @@ fn predefined(rt: &Runtime, key: c_int) -> Result<Option<u64>, c_int> {
         },
     };
     // SAFETY: one of 16 cells for the runtime's use.
-    let cell = unsafe { told::attribute_cells().add(key as usize) };
+    let cell = unsafe { process_info::attribute_cells().add(key as usize) };
     // SAFETY: one of 16 cells for the runtime's use.
     unsafe { cell.write(value) };
     Ok(Some(cell as u64))
@@ -214,7 +214,10 @@ pub(super) unsafe fn get(
 fn known(function: u64) -> u64 {
     let is_one = |what: &str| {
         let names = ["", "COMM_", "TYPE_", "WIN_"].map(|kind| format!("OMPI_C_MPI_{kind}{what}"));
-        function != 0 && names.iter().any(|name| told::user_symbol(name) == function)
+        function != 0
+            && names
+                .iter()
+                .any(|name| process_info::user_symbol(name) == function)
     };
     match function {
         _ if abi::is_foreign() => function,

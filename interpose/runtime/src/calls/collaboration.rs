@@ -2,9 +2,9 @@
 #![allow(unsafe_code)]
 
 use crate::Runtime;
-use crate::arch::{Frame, turn};
-use crate::marks::Region;
-use crate::{arch, copies, cut, journal, marks, schedule, world};
+use crate::annotations::FunctionRegion;
+use crate::arch::{Frame, mpi_lock};
+use crate::{annotations, arch, copies, cut, journal, schedule, world};
 use std::ffi::c_int;
 use understudy_image::runs::AddrRange;
 
@@ -35,7 +35,7 @@ impl State {
     fn now(rt: &Runtime) -> State {
         let world = world::get(rt);
         State {
-            checkpoint: copies::epoch(rt).0 as i64,
+            checkpoint: copies::committed_epoch(rt).0 as i64,
             cost: schedule::state(rt).cost.as_secs_f64(),
             is_protected: c_int::from(world.protected),
             recoveries: world.recoveries as c_int,
@@ -52,9 +52,9 @@ pub fn control(rt: &Runtime, level: c_int) -> Result<(), arch::Rewound> {
     match level {
         POINT => cut::point(rt)?,
         CHECKPOINT => cut::wanted(rt)?,
-        HOLD => schedule::state(rt).held += 1,
+        HOLD => schedule::state(rt).inhibit_depth += 1,
         RELEASE => {
-            let held = &mut schedule::state(rt).held;
+            let held = &mut schedule::state(rt).inhibit_depth;
             *held = held.saturating_sub(1);
         }
         ASK => ask(rt),
@@ -71,12 +71,12 @@ pub fn control(rt: &Runtime, level: c_int) -> Result<(), arch::Rewound> {
 fn mark(rt: &Runtime, level: c_int, call: &Call) {
     let (memory, place) = (call.range(), call.place);
     match level {
-        DISCARD => marks::discard(rt, memory, place),
-        EXCLUDE => marks::exclude(rt, memory, place),
-        INCLUDE => marks::include(rt, memory),
-        RECOMPUTE => marks::recompute(rt, call.region()),
-        REVERSIBLE => marks::reversible(rt, call.region()),
-        STEP => marks::step(rt, call.arguments[0] as i64),
+        DISCARD => annotations::discard(rt, memory, place),
+        EXCLUDE => annotations::exclude(rt, memory, place),
+        INCLUDE => annotations::include(rt, memory),
+        RECOMPUTE => annotations::recompute(rt, call.region()),
+        REVERSIBLE => annotations::reversible(rt, call.region()),
+        STEP => annotations::record_step(rt, call.arguments[0] as i64),
         _ => {}
     }
 }
@@ -97,7 +97,7 @@ impl Call {
         let [_, a, b, c, d, _] = frame.arguments;
         Some(Call {
             arguments: [a, b, c, d],
-            place: turn::call_site(&frame),
+            place: mpi_lock::call_site(&frame),
         })
     }
 
@@ -108,9 +108,9 @@ impl Call {
     }
 
     /// Returns the region: memory, and the function and its argument that follow.
-    fn region(&self) -> Region {
+    fn region(&self) -> FunctionRegion {
         let [.., function, argument] = self.arguments;
-        Region {
+        FunctionRegion {
             memory: self.range(),
             function,
             argument,

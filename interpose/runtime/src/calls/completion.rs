@@ -13,7 +13,7 @@ use crate::generated::Proc;
 use crate::handles::{VirtComm, VirtRequest};
 use crate::raise::{finish, raise};
 use crate::requests::{self, EMPTY, Outcome};
-use crate::{attention, checkpoint, cut};
+use crate::{checkpoint, cut, work_flags};
 use arrays::Arrays;
 use std::ffi::c_int;
 use std::ops::Range;
@@ -142,7 +142,7 @@ pub unsafe extern "C" fn MPI_Waitall(
 ) -> c_int {
     let rt = runtime();
     let arrays = Arrays::new(count, array_of_requests, array_of_statuses);
-    if attention::is_on() {
+    if work_flags::is_any_set() {
         // SAFETY: the program's arrays of `count` elements.
         outcome!(unsafe { watch_all(rt, &arrays) });
     }

@@ -12,7 +12,7 @@ use super::comm::{construct_by_some, may_construct};
 use super::dynamic::{Outcome, change, port_of, seen};
 use super::sides;
 use crate::Runtime;
-use crate::arch::{Rewound, turn};
+use crate::arch::{Rewound, mpi_lock};
 use crate::calls::runtime;
 use crate::errors::*;
 use crate::generated::{Proc, real};
@@ -20,7 +20,7 @@ use crate::handles::{VirtComm, VirtInfo, real_comm};
 use crate::objects::comm;
 use crate::objects::dynamic::{self, Found, Word};
 use crate::raise::raise;
-use crate::{cut, recovery, rendezvous, sys, told, world};
+use crate::{cut, process_info, recovery, rendezvous, system_calls, world};
 use std::ffi::{c_char, c_int};
 use std::mem::ManuallyDrop;
 use std::net::TcpStream;
@@ -112,7 +112,7 @@ impl Side {
                 members: recipe.members.clone(),
                 rank,
                 root,
-                thread: turn::block(),
+                thread: mpi_lock::current_block(),
             }),
         }
     }
@@ -200,7 +200,7 @@ fn accept(rt: &Runtime, port: Option<(Worker, u64)>) -> Result<Found, Rewound> {
 
 /// Requests a connection, and waits for the answer while the port is open.
 fn connect(rt: &Runtime, port: Option<(Worker, u64)>) -> Result<Found, Rewound> {
-    let (me, thread) = (world::worker(rt), turn::block());
+    let (me, thread) = (world::worker(rt), mpi_lock::current_block());
     let Some((owner, number)) = port.filter(|port| port.0.index() < world::get(rt).players.len())
     else {
         return Ok(Err(ERR_PORT));
@@ -296,7 +296,7 @@ fn other_end(rt: &Runtime, port: u64) -> Result<Outcome<Worker>, Rewound> {
             }
             if !told && began.elapsed() > LONG_WAIT {
                 told = true;
-                sys::say(message::join_waits(LONG_WAIT.as_secs()));
+                system_calls::print_message(message::join_waits(LONG_WAIT.as_secs()));
             }
         }
         hear(rt)?;
@@ -319,7 +319,7 @@ fn open(rt: &Runtime, port: u64) -> Outcome<()> {
 /// Both open a common port for the duration of the call; then the lower worker accepts the
 /// connection of the other.
 fn join_by(rt: &Runtime, port: u64) -> Result<Found, Rewound> {
-    let (me, thread) = (world::worker(rt), turn::block());
+    let (me, thread) = (world::worker(rt), mpi_lock::current_block());
     let known = dynamic::get_mut(rt).begun(thread).joins;
     let found = match known {
         Some(other) => Ok(other),
@@ -360,7 +360,10 @@ fn port_of_socket(fd: c_int) -> Outcome<u64> {
     ends.iter_mut()
         .for_each(|end| end.set_ip(end.ip().to_canonical()));
     ends.sort();
-    Ok(sides::name(format_args!("{} {ends:?}", told::job())))
+    Ok(sides::name(format_args!(
+        "{} {ends:?}",
+        process_info::job()
+    )))
 }
 
 /// Makes the communicator of one side, whose root finds the other side by `find`.

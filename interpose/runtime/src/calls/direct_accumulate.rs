@@ -158,7 +158,7 @@ pub(super) fn under_lock(rt: &Runtime, win: VirtWin, operation: Operation) -> Op
     let Some(lock) = direct.lock(target.rank as usize) else {
         return Some(ABANDONED);
     };
-    fault::point("accumulate.half", copies::epoch(rt));
+    fault::point("accumulate.half", copies::committed_epoch(rt));
     // SAFETY: the program's buffers, and memory inside of the window.
     let done = unsafe {
         let first = result.map_or(Ok(()), |result| elements.copy(rt, memory, result));

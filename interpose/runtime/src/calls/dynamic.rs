@@ -9,7 +9,7 @@ use crate::generated::Proc;
 use crate::handles::VirtInfo;
 use crate::objects::dynamic::{self, Board};
 use crate::raise::raise;
-use crate::{cut, rendezvous, told, world};
+use crate::{cut, process_info, rendezvous, world};
 use std::ffi::{CStr, c_char, c_int};
 use std::io;
 use understudy_catalogue::message;
@@ -72,7 +72,7 @@ pub unsafe extern "C" fn MPI_Open_port(_info: VirtInfo, port_name: *mut c_char) 
         return finish(rt, procedure, Err(ERR_ARG));
     }
     // Ports of another job have other numbers.
-    let number = dynamic::get_mut(rt).number(xxh3_64(told::job().as_bytes()));
+    let number = dynamic::get_mut(rt).number(xxh3_64(process_info::job().as_bytes()));
     let opened = change(rt, |board| {
         board.ports.insert(number);
     });

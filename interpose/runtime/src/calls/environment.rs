@@ -4,7 +4,7 @@
 use super::arguments::{outcome, put_text};
 use super::collaboration;
 use crate::Runtime;
-use crate::arch::{Rewound, turn};
+use crate::arch::{Rewound, mpi_lock};
 use crate::calls::runtime;
 use crate::errors::{ERR_OTHER, SUCCESS};
 use crate::generated::{Proc, real};
@@ -12,7 +12,7 @@ use crate::handles::VirtComm;
 use crate::objects::session::{self, WorldModel};
 use crate::objects::{attribute, comm};
 use crate::raise::finish;
-use crate::{clock, ending, job, renewal, spare, sys, world};
+use crate::{abort, clock, job, renewal, spare, system_calls, world};
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::{AtomicI32, Ordering};
 use understudy_catalogue::message;
@@ -97,7 +97,7 @@ fn begin(rt: &Runtime, required: c_int, written: impl FnOnce(c_int)) -> c_int {
     }
     // SAFETY: the library is initialised.
     clock::start(unsafe { real::PMPI_Wtime() });
-    let threads = crate::told::config().threads;
+    let threads = crate::process_info::config().threads;
     let may_share = threads != Threads::Refused;
     let required = match threads {
         Threads::Serialized => required.max(THREAD_SERIALIZED),
@@ -111,7 +111,7 @@ fn begin(rt: &Runtime, required: c_int, written: impl FnOnce(c_int)) -> c_int {
     let level = required.clamp(THREAD_SINGLE, most);
     TOLD.level.store(level, Ordering::Relaxed);
     if job::is_any_multiple(rt, level >= THREAD_MULTIPLE) {
-        turn::be_multiple();
+        mpi_lock::allow_concurrent_calls();
     }
     if may_share {
         crate::user::signals::keep_out_handlers();
@@ -121,9 +121,9 @@ fn begin(rt: &Runtime, required: c_int, written: impl FnOnce(c_int)) -> c_int {
         let (version, subversion) = crate::abi::standard_version();
         TOLD.version[0].store(version, Ordering::Relaxed);
         TOLD.version[1].store(subversion, Ordering::Relaxed);
-        turn::share();
+        mpi_lock::share();
     } else if may_share {
-        turn::prepare();
+        mpi_lock::prepare();
     }
     outcome!(job::init(rt));
     written(level);
@@ -205,9 +205,9 @@ pub unsafe extern "C" fn MPI_Finalized(flag: *mut c_int) -> c_int {
 pub unsafe extern "C" fn MPI_Abort(_comm: VirtComm, errorcode: c_int) -> c_int {
     let rt = runtime();
     if world::is_initialised() {
-        sys::say(message::abort(world::worker(rt), errorcode));
+        system_calls::print_message(message::abort(world::worker(rt), errorcode));
     }
-    ending::abort(rt, errorcode)
+    abort::abort(rt, errorcode)
 }
 
 pub unsafe extern "C" fn MPI_Wtime() -> f64 {
@@ -224,7 +224,7 @@ pub unsafe extern "C" fn MPI_Query_thread(provided: *mut c_int) -> c_int {
 /// `MPI_Is_thread_main`: other threads are handled by [`from_another_thread`].
 pub unsafe extern "C" fn MPI_Is_thread_main(flag: *mut c_int) -> c_int {
     // SAFETY: MPI requires the program's argument to be valid.
-    unsafe { flag.write(c_int::from(!turn::is_foreign())) };
+    unsafe { flag.write(c_int::from(!mpi_lock::is_foreign())) };
     SUCCESS
 }
 
@@ -271,14 +271,14 @@ pub unsafe extern "C" fn from_another_thread(
             Some(Proc::MPI_Get_version) => real::PMPI_Get_version(first, second),
             Some(Proc::MPI_Get_library_version) => MPI_Get_library_version(first.cast(), second),
             Some(Proc::MPI_Is_thread_main) => {
-                first.write(c_int::from(crate::cell::is_owner()));
+                first.write(c_int::from(crate::runtime_state::is_main_thread()));
                 SUCCESS
             }
             Some(it @ (Proc::MPI_Init | Proc::MPI_Init_thread | Proc::MPI_Session_init))
                 if is_before_all() =>
             {
-                sys::say(message::other_thread(it.name()));
-                sys::exit_now(understudy_abi::exit::REFUSED)
+                system_calls::print_message(message::other_thread(it.name()));
+                system_calls::exit_now(understudy_abi::exit::REFUSED)
             }
             _ => crate::raise::wrong_thread(slot),
         }

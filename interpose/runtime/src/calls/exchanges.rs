@@ -16,7 +16,7 @@ use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtDatatype, real_comm, real_datatype};
 use crate::raise::finish;
 use crate::requests::{self, Envelope, Kind};
-use crate::{arch, attempt, attention, completion, cut, early, posting};
+use crate::{arch, attempt, completion, cut, early, posting, work_flags};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::{RealRequest, Status};
 
@@ -35,10 +35,10 @@ pub unsafe extern "C" fn MPI_Sendrecv(
     status: *mut Status,
 ) -> c_int {
     let rt = runtime();
-    if !attention::is_on() && !early::has_any() {
+    if !work_flags::is_any_set() && !early::has_any() {
         let (send_type, receive_type) = (real_datatype(rt, sendtype), real_datatype(rt, recvtype));
         let mut got = requests::EMPTY;
-        arch::will_block();
+        arch::mark_blocking_wait();
         // SAFETY: the program's arguments are passed on.
         let rc = unsafe {
             real::PMPI_Sendrecv(

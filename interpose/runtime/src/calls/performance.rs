@@ -4,7 +4,7 @@
 use super::tool::{give_back, must_be_open, object_at, real_of, returned};
 use crate::Runtime;
 use crate::calls::runtime;
-use crate::errors::succeeded;
+use crate::errors::check;
 use crate::generated::real;
 use crate::objects::tool::{
     self, ALL, INVALID_HANDLE, INVALID_SESSION, NO_STARTSTOP, NO_WRITE, Of, Pvar,
@@ -128,7 +128,7 @@ fn with_one(
     let real_session = real_of(rt, Of::Session, session)?;
     let real = real_of(rt, Of::Pvar, handle)?;
     let _apart = Apart::new();
-    succeeded(call(real_session, real))
+    check(call(real_session, real))
 }
 
 /// Calls a procedure with one handle, or with all handles of a session.

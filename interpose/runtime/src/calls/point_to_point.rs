@@ -21,7 +21,7 @@ use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtDatatype, VirtRequest, real_comm, real_datatype};
 use crate::raise::finish;
 use crate::requests::{self, Kind, State};
-use crate::{arch, attention, completion, cut, posting};
+use crate::{arch, completion, cut, posting, work_flags};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::{RealComm, RealDatatype, RealRequest};
 
@@ -58,9 +58,9 @@ unsafe fn send(
     message: Message,
 ) -> c_int {
     let (buf, count, datatype, dest, tag, comm) = message;
-    if !attention::is_on() {
+    if !work_flags::is_any_set() {
         let real_type = real_datatype(rt, datatype);
-        arch::will_block();
+        arch::mark_blocking_wait();
         // SAFETY: the program's arguments are passed on.
         let rc = unsafe { blocking(buf, count, real_type, dest, tag, real_comm(rt, comm)) };
         if rc == SUCCESS {

@@ -1,9 +1,9 @@
 //! Instance of the runtime in this process.
 
 use crate::Runtime;
-use crate::cell::Entered;
+use crate::runtime_state::MainThreadOnly;
 
-static RUNTIME: Entered<Runtime> = Entered::new(Runtime::new());
+static RUNTIME: MainThreadOnly<Runtime> = MainThreadOnly::new(Runtime::new());
 
 /// Returns the runtime, for handlers and other entries from outside.
 #[inline]

@@ -6,7 +6,7 @@
 use crate::Runtime;
 use crate::handles::{VirtComm, VirtGroup};
 use crate::objects::{comm, group};
-use crate::schedule::{Other, Side};
+use crate::schedule::{OtherSide, Side};
 use crate::world;
 use std::ffi::c_int;
 use std::fmt::Arguments;
@@ -19,10 +19,10 @@ pub(super) fn name(of: Arguments<'_>) -> u64 {
 }
 
 /// Returns the name for the assembly of two leaders.
-fn of_both(rt: &Runtime, what: Arguments<'_>, leader: Worker) -> Option<Other> {
+fn of_both(rt: &Runtime, what: Arguments<'_>, leader: Worker) -> Option<OtherSide> {
     let me = world::worker(rt);
     let both = [me.min(leader), me.max(leader)];
-    (leader != me && !comm::is_spawned(leader)).then(|| Other {
+    (leader != me && !comm::is_spawned(leader)).then(|| OtherSide {
         name: name(format_args!("{what} {both:?}")),
         leader,
     })

@@ -10,7 +10,7 @@
 
 use crate::Runtime;
 use crate::calls::runtime;
-use crate::errors::{SUCCESS, succeeded};
+use crate::errors::{SUCCESS, check};
 use crate::generated::real;
 use crate::handles::{VirtDatatype, predefined_handle, predefined_of, real_datatype};
 use crate::objects::tool::{self, Cvar, INVALID_HANDLE, INVALID_SESSION, NOT_INITIALIZED, Of};
@@ -207,7 +207,7 @@ pub unsafe extern "C" fn MPI_T_enum_get_info(
     returned(real_enum(rt, enumtype).and_then(|real| {
         let _apart = Apart::new();
         // SAFETY: the program's arguments are passed on.
-        succeeded(unsafe { real::PMPI_T_enum_get_info(real, num, name, name_len) })
+        check(unsafe { real::PMPI_T_enum_get_info(real, num, name, name_len) })
     }))
 }
 
@@ -222,7 +222,7 @@ pub unsafe extern "C" fn MPI_T_enum_get_item(
     returned(real_enum(rt, enumtype).and_then(|real| {
         let _apart = Apart::new();
         // SAFETY: the program's arguments are passed on.
-        succeeded(unsafe { real::PMPI_T_enum_get_item(real, index, value, name, name_len) })
+        check(unsafe { real::PMPI_T_enum_get_item(real, index, value, name, name_len) })
     }))
 }
 
@@ -294,7 +294,7 @@ pub(super) fn give_back(
         return Ok(());
     }
     let _apart = Apart::new();
-    succeeded(free(&mut real))
+    check(free(&mut real))
 }
 
 pub unsafe extern "C" fn MPI_T_cvar_handle_free(handle: *mut *mut c_void) -> c_int {
@@ -322,7 +322,7 @@ pub unsafe extern "C" fn MPI_T_cvar_read(handle: *mut c_void, buf: *mut c_void) 
     returned(real_of(rt, Of::Cvar, handle).and_then(|real| {
         let _apart = Apart::new();
         // SAFETY: the program's buffer.
-        succeeded(unsafe { real::PMPI_T_cvar_read(real, buf) })
+        check(unsafe { real::PMPI_T_cvar_read(real, buf) })
     }))
 }
 
@@ -378,7 +378,7 @@ pub unsafe extern "C" fn MPI_T_cvar_write(handle: *mut c_void, buf: *const c_voi
         {
             let _apart = Apart::new();
             // SAFETY: the program's buffer.
-            succeeded(unsafe { real::PMPI_T_cvar_write(real, buf) })?;
+            check(unsafe { real::PMPI_T_cvar_write(real, buf) })?;
         }
         let variable = tool::find_cvar(rt, &cvar.name)?;
         // SAFETY: the library has just read a value at this address.

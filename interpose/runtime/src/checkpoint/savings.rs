@@ -1,11 +1,11 @@
 //! Pages that a capture omits because of annotations of the program.
 
 use crate::Runtime;
+use crate::annotations::{self, Annotation, Way};
 use crate::events;
 use crate::journal::address_names;
-use crate::marks::{self, Mark, Way};
-use understudy_formats::events::{Kind, MarkSaving};
-use understudy_image::capture::LeftOut;
+use understudy_formats::events::{AnnotationSaving, Kind};
+use understudy_image::capture::OmittedPages;
 use understudy_image::runs::{self, PageRun};
 use understudy_numbers::Epoch;
 
@@ -13,9 +13,15 @@ use understudy_numbers::Epoch;
 const ROWS: usize = 64;
 
 /// Records the omitted pages, if the program has annotated memory.
-pub fn tell(rt: &Runtime, epoch: Epoch, at_point: bool, left_out: LeftOut, spared: &[PageRun]) {
-    let (counting, forgotten) = marks::at_cut(rt, at_point);
-    if counting.is_empty() && forgotten.is_empty() || !events::are_kept() {
+pub fn tell(
+    rt: &Runtime,
+    epoch: Epoch,
+    at_point: bool,
+    left_out: OmittedPages,
+    spared: &[PageRun],
+) {
+    let (counting, forgotten) = annotations::at_cut(rt, at_point);
+    if counting.is_empty() && forgotten.is_empty() || !events::is_recording() {
         return;
     }
     let pages = runs::total(&left_out.written);
@@ -28,7 +34,8 @@ pub fn tell(rt: &Runtime, epoch: Epoch, at_point: bool, left_out: LeftOut, spare
     }));
     marks.sort_by_key(|it| std::cmp::Reverse((it.saved, it.held)));
     marks.truncate(ROWS);
-    let name = |place| marks::name(rt, place, || address_names::names(&[place]).concat());
+    let name =
+        |place| annotations::place_name(rt, place, || address_names::names(&[place]).concat());
     let marks = marks.into_iter().map(|share| share.saving(name));
     events::emit(Kind::LeftOut {
         epoch,
@@ -39,21 +46,21 @@ pub fn tell(rt: &Runtime, epoch: Epoch, at_point: bool, left_out: LeftOut, spare
 
 /// Pages that an annotation has left out of a capture.
 struct Share {
-    mark: Mark,
+    mark: Annotation,
     counts: bool,
     held: u64,
     saved: u64,
 }
 
 impl Share {
-    fn saving(&self, name: impl Fn(u64) -> String) -> MarkSaving {
-        let Mark { way, memory, place } = self.mark;
-        MarkSaving {
+    fn saving(&self, name: impl Fn(u64) -> String) -> AnnotationSaving {
+        let Annotation { way, memory, place } = self.mark;
+        AnnotationSaving {
             way,
             place: name(place),
             start: memory.start,
             bytes: memory.len(),
-            whole_pages: runs::total(&marks::inside(memory)),
+            whole_pages: runs::total(&annotations::whole_pages(memory)),
             counts: self.counts,
             held_pages: self.held,
             saved_pages: self.saved,
@@ -65,14 +72,14 @@ impl Share {
 ///
 /// Pages with several annotations count for the first one. Pages whose changes functions undo are
 /// captured, but the own replica omits those in `spared`.
-fn shares(marks: &[Mark], mut left_out: LeftOut, spared: &[PageRun]) -> Vec<Share> {
+fn shares(marks: &[Annotation], mut left_out: OmittedPages, spared: &[PageRun]) -> Vec<Share> {
     let take = |from: &mut Vec<PageRun>, pages: &[PageRun]| {
         let taken = runs::total(&runs::intersect(from, pages));
         *from = runs::subtract(from, pages);
         taken
     };
-    let share = |&mark: &Mark| {
-        let pages = marks::inside(mark.memory);
+    let share = |&mark: &Annotation| {
+        let pages = annotations::whole_pages(mark.memory);
         if mark.way == Way::Reverse {
             return Share {
                 mark,
@@ -98,12 +105,12 @@ mod tests {
 
     #[test]
     fn a_page_that_is_marked_twice_is_saved_once() {
-        let mark = |start, end| Mark {
+        let mark = |start, end| Annotation {
             way: Way::Exclude,
             memory: AddrRange::new(start, end),
             place: 0,
         };
-        let left_out = LeftOut {
+        let left_out = OmittedPages {
             content: vec![PageRun::between(1, 6)],
             written: vec![PageRun::between(3, 5)],
         };

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::abi;
-use crate::arch::{call_program, call_program_by};
+use crate::arch::{call_program, call_program_through};
 use crate::errors::SUCCESS;
 use crate::handles::VirtComm;
 use crate::requests::{EMPTY, General, Outcome};
@@ -50,7 +50,7 @@ fn call(general: General, function: u64, second: Option<u64>) -> c_int {
                 second,
                 rc,
             };
-            call_program_by(call_subroutine, &mut subroutine);
+            call_program_through(call_subroutine, &mut subroutine);
             subroutine.rc
         } else {
             call_program(

@@ -6,15 +6,15 @@
 //! (`requests::resume`).
 
 use super::take::take_at;
-use crate::arch::{self, Rewound, turn};
-use crate::attention::{self, AGREEING, ASKED, SEVERAL};
+use crate::arch::{self, Rewound, mpi_lock};
 use crate::generated::MAY_WAIT;
 use crate::objects::comm;
 use crate::own_messages::{self, Peer, tag};
 use crate::rounds::{Rounds, peers_of};
-use crate::schedule::{self, Anywhere, May, State, Vote};
+use crate::schedule::{self, AnywhereAgreement, AnywhereVote, CallAction, CutState};
+use crate::work_flags::{self, AGREEING, CUT_REQUESTED, SEVERAL};
 use crate::{DOOR, Runtime};
-use crate::{checkpoint, journal, overdue, recovery, world};
+use crate::{checkpoint, checkpoint_watchdog, journal, recovery, world};
 use std::time::{Duration, Instant};
 use understudy_mpi as mpi;
 
@@ -52,16 +52,20 @@ const OBJECTS: i64 = 2;
 /// The call has not begun, or its requests are recorded. It has returned nothing to the program.
 #[inline(always)]
 pub fn here(rt: &Runtime) -> Result<(), Rewound> {
-    if attention::is_on() { look(rt) } else { Ok(()) }
+    if work_flags::is_any_set() {
+        look(rt)
+    } else {
+        Ok(())
+    }
 }
 
 /// Takes part in an agreement between two polls; yields to other threads.
 #[inline(always)]
 pub fn meanwhile(rt: &Runtime) -> Result<(), Rewound> {
-    if attention::is_on() {
+    if work_flags::is_any_set() {
         look(rt)?;
-        if attention::is(SEVERAL) {
-            turn::give_way()
+        if work_flags::is_set(SEVERAL) {
+            mpi_lock::yield_lock()
         } else {
             Ok(())
         }
@@ -76,14 +80,16 @@ pub fn meanwhile(rt: &Runtime) -> Result<(), Rewound> {
 pub(super) fn look(rt: &Runtime) -> Result<(), Rewound> {
     checkpoint::poll(rt)?;
     if is_asked() {
-        while step(rt)? == May::Stand {}
+        while step(rt)? == CallAction::Stop {}
     }
     Ok(())
 }
 
 /// True if this worker takes part in an agreement.
 fn is_asked() -> bool {
-    attention::is(ASKED | AGREEING) && arch::top_frame().is_some() && world::is_protected()
+    work_flags::is_set(CUT_REQUESTED | AGREEING)
+        && arch::top_frame().is_some()
+        && world::is_protected()
 }
 
 /// Enters a call that waits for other workers' programs and cannot be left early.
@@ -92,7 +98,7 @@ fn is_asked() -> bool {
 /// time until all workers poll, as this worker could not stop inside of the call.
 #[inline]
 pub fn hold(rt: &Runtime) -> Result<(), Rewound> {
-    if attention::is_on() {
+    if work_flags::is_any_set() {
         wait_outside(rt)
     } else {
         Ok(())
@@ -114,10 +120,10 @@ fn wait_outside(rt: &Runtime) -> Result<(), Rewound> {
         }
         let may_wait = {
             let anywhere = &schedule::state(rt).anywhere;
-            let waits = anywhere.agreement.is_hopeful() || attention::is(ASKED);
+            let waits = anywhere.agreement.is_vote_end_near() || work_flags::is_set(CUT_REQUESTED);
             waits && anywhere.waits_until.is_some_and(|end| Instant::now() < end)
         };
-        if may == May::GoOn && !may_wait {
+        if may == CallAction::Resume && !may_wait {
             return leave(rt);
         }
     }
@@ -128,14 +134,14 @@ fn hold_again(rt: &Runtime) {
     let state = &mut *schedule::state(rt);
     let (now, hold) = (Instant::now(), hold_for(state));
     let anywhere = &mut state.anywhere;
-    if anywhere.holds > 0 && anywhere.waits_until.is_some_and(|end| end <= now) {
-        anywhere.holds -= 1;
+    if anywhere.further_waits > 0 && anywhere.waits_until.is_some_and(|end| end <= now) {
+        anywhere.further_waits -= 1;
         anywhere.waits_until = Some(now + hold);
     }
 }
 
 /// Returns the time for which an entry waits.
-fn hold_for(state: &State) -> Duration {
+fn hold_for(state: &CutState) -> Duration {
     (state.pace.interval() / HOLD.0).clamp(HOLD.1, HOLD.2)
 }
 
@@ -153,7 +159,7 @@ pub fn part(rt: &Runtime) {
 
 #[inline]
 fn go_on(rt: &Runtime) -> mpi::Result<()> {
-    if attention::is(AGREEING) && schedule::state(rt).anywhere.agreement.goes_on() {
+    if work_flags::is_set(AGREEING) && schedule::state(rt).anywhere.agreement.resume() {
         tell_off(rt)?;
     }
     Ok(())
@@ -166,7 +172,7 @@ pub extern "C" fn leave_by_call() -> bool {
 
 /// Ends all agreements, as no more cuts are taken.
 pub(super) fn finish(rt: &Runtime) {
-    let before = std::mem::replace(&mut schedule::state(rt).anywhere, Anywhere::NONE);
+    let before = std::mem::replace(&mut schedule::state(rt).anywhere, AnywhereAgreement::NONE);
     if let Some(vote) = before.vote {
         vote.cancel();
     }
@@ -174,37 +180,40 @@ pub(super) fn finish(rt: &Runtime) {
 }
 
 fn is_over() {
-    attention::clear(ASKED | AGREEING);
+    work_flags::clear(CUT_REQUESTED | AGREEING);
     arch::undivert(&MAY_WAIT);
 }
 
 /// Makes progress as far as possible, and takes the cut if one is agreed.
-fn step(rt: &Runtime) -> Result<May, Rewound> {
+fn step(rt: &Runtime) -> Result<CallAction, Rewound> {
     checkpoint::poll(rt)?;
     recovery::check_own(rt, advance(rt), NO_AGREEMENT)?;
-    let may = schedule::state(rt).anywhere.agreement.may();
-    if may == May::Stand && has_stood_long(rt) {
+    let may = schedule::state(rt).anywhere.agreement.permitted_action();
+    if may == CallAction::Stop && has_stood_long(rt) {
         leave(rt)?;
-        return Ok(May::GoOn);
+        return Ok(CallAction::Resume);
     }
-    if may != May::Cut {
+    if may != CallAction::Cut {
         return Ok(may);
     }
     take_at(rt, false)?;
     {
         let anywhere = &mut schedule::state(rt).anywhere;
         anywhere.agreement.end();
-        anywhere.tries = 0;
+        anywhere.attempts = 0;
     }
     is_over();
-    Ok(May::GoOn)
+    Ok(CallAction::Resume)
 }
 
 /// Returns the time for which this worker stops.
 ///
 /// It is at least a fraction of the interval, and longer if the worker has given up before.
-fn stands_for(state: &State) -> Duration {
-    state.anywhere.stands.max(state.pace.interval() / STANDS.0)
+fn stands_for(state: &CutState) -> Duration {
+    state
+        .anywhere
+        .max_stop_time
+        .max(state.pace.interval() / STANDS.0)
 }
 
 /// Returns true if this worker gives up, as it has been stopped for this time.
@@ -213,14 +222,14 @@ fn has_stood_long(rt: &Runtime) -> bool {
     let stands = stands_for(state);
     let anywhere = &mut state.anywhere;
     let is_long = |since: Instant| since.elapsed() >= stands;
-    let gives_up = anywhere.agreement.may_give_up() && anywhere.stood_since.is_some_and(is_long);
-    anywhere.has_given_up |= gives_up;
+    let gives_up = anywhere.agreement.may_resume() && anywhere.stood_since.is_some_and(is_long);
+    anywhere.has_resumed |= gives_up;
     gives_up
 }
 
 /// True if this worker objects to a cut outside of candidates.
 fn objects_now(rt: &Runtime) -> bool {
-    schedule::state(rt).held > 0 || journal::is_recording(rt) || comm::is_any_connected(rt)
+    schedule::state(rt).inhibit_depth > 0 || journal::is_recording(rt) || comm::is_any_connected(rt)
 }
 
 fn advance(rt: &Runtime) -> mpi::Result<()> {
@@ -231,26 +240,27 @@ fn advance(rt: &Runtime) -> mpi::Result<()> {
     let mut guard = schedule::state(rt);
     let state = &mut *guard;
     let (hold, stands_now) = (hold_for(state), stands_for(state));
-    let Anywhere {
+    let AnywhereAgreement {
         agreement,
         vote,
-        which,
+        vote_kind: which,
         terms,
-        tries,
+        attempts: tries,
         waits_until,
-        holds,
+        further_waits: holds,
         stood_since,
-        stands,
-        has_given_up,
+        max_stop_time: stands,
+        has_resumed: has_given_up,
     } = &mut state.anywhere;
     // True if another attempt may follow at once.
     let mut is_near = false;
     if !agreement.is_under_way() {
-        attention::clear(ASKED);
-        attention::set(AGREEING);
+        work_flags::clear(CUT_REQUESTED);
+        work_flags::set(AGREEING);
         arch::divert(&MAY_WAIT);
         agreement.begin();
-        (*waits_until, *holds, *which) = (Some(Instant::now() + hold), HOLDS - 1, Vote::Gather);
+        (*waits_until, *holds, *which) =
+            (Some(Instant::now() + hold), HOLDS - 1, AnywhereVote::Gather);
         let [cost, rate] = state.pace.terms();
         let says = [i64::from(objects), cost, 0, rate];
         let first = Rounds::new(world.private, tag::GATHER, parts, says);
@@ -266,26 +276,29 @@ fn advance(rt: &Runtime) -> mpi::Result<()> {
             "attempt {}, {which:?}: {objections} object",
             agreement.number()
         );
-        let candidates = state.schedule.candidates as i64;
+        let candidates = state.schedule.cut_points as i64;
         let (agrees, tag) = match which {
-            Vote::Gather => {
+            AnywhereVote::Gather => {
                 *terms = [most, rate];
                 *stood_since = Some(Instant::now());
-                (agreement.gathered(objections == 0, !objects), tag::STAND)
+                (
+                    agreement.end_first_vote(objections == 0, !objects),
+                    tag::STAND,
+                )
             }
             // If some workers have passed more candidates than others, messages of a collective are
             // in flight.
-            Vote::Stand => (
-                agreement.stood(objections == 0 && most == -least),
+            AnywhereVote::Stand => (
+                agreement.end_second_vote(objections == 0 && most == -least),
                 tag::CONFIRM,
             ),
-            Vote::Confirm => {
-                agreement.confirmed(objections == 0);
+            AnywhereVote::Confirm => {
+                agreement.end_third_vote(objections == 0);
                 (None, tag::CONFIRM)
             }
         };
-        is_near = *which != Vote::Gather && objections == HAS_GONE_ON;
-        if agreement.may() == May::Cut {
+        is_near = *which != AnywhereVote::Gather && objections == HAS_GONE_ON;
+        if agreement.permitted_action() == CallAction::Cut {
             // All have passed an equal number of candidates, since the pace determines the distance
             // of votes.
             state.pace.agree(*terms);
@@ -320,8 +333,11 @@ fn advance(rt: &Runtime) -> mpi::Result<()> {
         drop(guard);
         is_over();
         match pause {
-            None if is_near => attention::set(ASKED),
-            pause => overdue::ask_again(comm::is_any_connected(rt), pause.unwrap_or_default()),
+            None if is_near => work_flags::set(CUT_REQUESTED),
+            pause => checkpoint_watchdog::request_later(
+                comm::is_any_connected(rt),
+                pause.unwrap_or_default(),
+            ),
         }
     }
     Ok(())
@@ -340,19 +356,22 @@ fn tell_off(rt: &Runtime) -> mpi::Result<()> {
         tag: tag::OFF,
     });
     state
-        .told
-        .send(state.anywhere.agreement.off().to_ne_bytes(), to)
+        .control_messages
+        .send(state.anywhere.agreement.last_resumed().to_ne_bytes(), to)
 }
 
 /// Receives messages from workers that continue.
 fn hear(rt: &Runtime) -> mpi::Result<()> {
     loop {
-        schedule::state(rt).told.sweep()?;
+        schedule::state(rt).control_messages.sweep()?;
         let Some((_, bytes)) = own_messages::next(world::private(rt), tag::OFF)? else {
             return Ok(());
         };
         let attempt = u64::from_ne_bytes(bytes.try_into().map_err(|_| mpi::Error::INTERN)?);
-        let is_news = schedule::state(rt).anywhere.agreement.hears(attempt);
+        let is_news = schedule::state(rt)
+            .anywhere
+            .agreement
+            .record_resumption(attempt);
         if is_news {
             tell_off(rt)?;
         }

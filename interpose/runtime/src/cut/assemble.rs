@@ -5,10 +5,10 @@
 
 use super::anywhere::{leave, look};
 use crate::Runtime;
-use crate::arch::{Rewound, turn};
+use crate::arch::{Rewound, mpi_lock};
 use crate::own_messages::{self, Peer, tag};
 use crate::schedule::{self, AssemblyWord, Side};
-use crate::{attention, recovery, world};
+use crate::{recovery, work_flags, world};
 use bincode::config::standard;
 use understudy_mpi as mpi;
 use understudy_numbers::Worker;
@@ -21,7 +21,7 @@ const NO_WORD: &str = "the processes of a constructor cannot agree on when to en
 /// The call cannot be left before it is complete. `side` is called once; if it returns `None`, the
 /// call is entered at once.
 pub fn assemble(rt: &Runtime, side: impl FnOnce() -> Option<Side>) -> Result<(), Rewound> {
-    if !attention::is_multiple() {
+    if !work_flags::is_multiple() {
         return Ok(());
     }
     come(rt, side)?;
@@ -30,11 +30,11 @@ pub fn assemble(rt: &Runtime, side: impl FnOnce() -> Option<Side>) -> Result<(),
 
 /// Implements [`assemble`] for a call that may still wait for a cut.
 pub(super) fn come(rt: &Runtime, side: impl FnOnce() -> Option<Side>) -> Result<(), Rewound> {
-    let (me, thread) = (world::worker(rt), turn::block());
-    let has_come = schedule::state(rt).assemblies.has(thread);
+    let (me, thread) = (world::worker(rt), mpi_lock::current_block());
+    let has_come = schedule::state(rt).assemblies.is_pending(thread);
     if !has_come {
         let Some(side) = side() else { return Ok(()) };
-        schedule::state(rt).assemblies.come(me, thread, side);
+        schedule::state(rt).assemblies.arrive(me, thread, side);
     }
     loop {
         let enters = recovery::check_own(rt, go_on(rt, me, thread), NO_WORD)?;
@@ -42,20 +42,20 @@ pub(super) fn come(rt: &Runtime, side: impl FnOnce() -> Option<Side>) -> Result<
             return Ok(());
         }
         look(rt)?;
-        turn::give_way()?;
+        mpi_lock::yield_lock()?;
     }
 }
 
 /// Exchanges messages and makes progress; returns true if this thread may enter.
 fn go_on(rt: &Runtime, me: Worker, thread: usize) -> mpi::Result<bool> {
     while let Some((from, word)) = hear(rt)? {
-        schedule::state(rt).assemblies.hear(from, word);
+        schedule::state(rt).assemblies.receive(from, word);
     }
     let (enters, told) = {
         let state = &mut *schedule::state(rt);
-        let enters = state.assemblies.go_on(me, thread, &mut state.gatherings);
-        state.told.sweep()?;
-        (enters, state.assemblies.told())
+        let enters = state.assemblies.advance(me, thread, &mut state.gatherings);
+        state.control_messages.sweep()?;
+        (enters, state.assemblies.take_outgoing())
     };
     for (to, word) in told {
         tell(rt, to, &word)?;
@@ -70,7 +70,7 @@ fn tell(rt: &Runtime, rank: Worker, word: &AssemblyWord) -> mpi::Result<()> {
         rank,
         tag: tag::ASSEMBLE,
     };
-    schedule::state(rt).told.send(bytes, [to])
+    schedule::state(rt).control_messages.send(bytes, [to])
 }
 
 /// Returns the next message that has arrived.

@@ -17,7 +17,10 @@ use crate::rehearsal::{self, again};
 use crate::rounds::{Numbers, Rounds};
 use crate::schedule::{self, Schedule};
 use crate::{Runtime, recovery};
-use crate::{checkpoint, copies, errors, headroom, journal, marks, overdue, told, world};
+use crate::{
+    annotations, checkpoint, checkpoint_watchdog, copies, errors, headroom, journal, process_info,
+    world,
+};
 use std::ffi::c_int;
 use std::time::Instant;
 use understudy_mpi as mpi;
@@ -44,7 +47,7 @@ const HOLDS: i64 = 4;
 ///
 /// All workers have passed equal sequences of candidates, so this vote is under way in all of them.
 pub fn finish(rt: &Runtime) -> Result<(), Rewound> {
-    overdue::end();
+    checkpoint_watchdog::end();
     anywhere::finish(rt);
     while schedule::state(rt).vote.is_some() {
         if help(rt)?.is_some() {
@@ -64,11 +67,11 @@ pub fn collective(rt: &Runtime, comm: VirtComm) -> Result<(), Rewound> {
     } else {
         hold(rt)?;
         // Only an agreement on a cut at any call needs their number.
-        if told::config().anywhere {
+        if process_info::config().anywhere {
             comm::count_collective(rt, comm);
         }
     }
-    arch::will_block();
+    arch::mark_blocking_wait();
     Ok(())
 }
 
@@ -78,13 +81,13 @@ pub fn collective(rt: &Runtime, comm: VirtComm) -> Result<(), Rewound> {
 /// correctly.
 #[cold]
 pub fn withdraw(rt: &Runtime, comm: VirtComm, rc: c_int) {
-    let of_arguments = |error: mpi::Error| errors::is_of_arguments(error.class());
+    let of_arguments = |error: mpi::Error| errors::is_argument_class(error.class());
     if !mpi::check(rc).is_err_and(of_arguments) {
         return;
     }
     if comm::spans_all(rt, comm) {
-        schedule::state(rt).schedule.candidates -= 1;
-    } else if told::config().anywhere {
+        schedule::state(rt).schedule.cut_points -= 1;
+    } else if process_info::config().anywhere {
         comm::discount_collective(rt, comm);
     }
 }
@@ -102,9 +105,9 @@ pub fn wanted(rt: &Runtime) -> Result<(), Rewound> {
     all_together(rt)?;
     let mut state = schedule::state(rt);
     if !state.resumed {
-        state.schedule.overdue = true;
-        state.schedule.next = state.schedule.candidates + 1;
-        state.wake = 0;
+        state.schedule.is_postponed = true;
+        state.schedule.next = state.schedule.cut_points + 1;
+        state.next_action = 0;
     }
     drop(state);
     pass(rt)
@@ -117,7 +120,7 @@ pub fn wanted(rt: &Runtime) -> Result<(), Rewound> {
 fn pass(rt: &Runtime) -> Result<(), Rewound> {
     anywhere::leave(rt)?;
     candidate(rt)?;
-    marks::pass(rt);
+    annotations::pass_point(rt);
     Ok(())
 }
 
@@ -128,8 +131,8 @@ fn candidate(rt: &Runtime) -> Result<(), Rewound> {
         state.resumed = false;
         return Ok(());
     }
-    state.schedule.candidates += 1;
-    if state.schedule.candidates < state.wake {
+    state.schedule.cut_points += 1;
+    if state.schedule.cut_points < state.next_action {
         Ok(())
     } else {
         drop(state);
@@ -141,7 +144,9 @@ fn candidate(rt: &Runtime) -> Result<(), Rewound> {
 #[cold]
 fn awake(rt: &Runtime) -> Result<(), Rewound> {
     let Schedule {
-        candidates, next, ..
+        cut_points: candidates,
+        next,
+        ..
     } = schedule::schedule(rt);
     if candidates >= next {
         decide(rt)?;
@@ -150,7 +155,7 @@ fn awake(rt: &Runtime) -> Result<(), Rewound> {
     }
     let mut state = schedule::state(rt);
     let needs_help = state.vote.as_ref().is_some_and(Rounds::needs_help);
-    state.wake = if needs_help { 0 } else { state.schedule.next };
+    state.next_action = if needs_help { 0 } else { state.schedule.next };
     Ok(())
 }
 
@@ -158,8 +163,8 @@ fn decide(rt: &Runtime) -> Result<(), Rewound> {
     if !world::is_protected() {
         return Ok(());
     }
-    let overdue = std::mem::take(&mut schedule::state(rt).schedule.overdue);
-    match told::config().interval {
+    let overdue = std::mem::take(&mut schedule::state(rt).schedule.is_postponed);
+    match process_info::config().interval {
         Interval::Off => {
             schedule::state(rt).schedule.next = u64::MAX;
             if overdue {
@@ -168,7 +173,7 @@ fn decide(rt: &Runtime) -> Result<(), Rewound> {
         }
         Interval::Calls(calls) => {
             let mut state = schedule::state(rt);
-            let candidates = state.schedule.candidates;
+            let candidates = state.schedule.cut_points;
             state.schedule.next = (candidates / calls + 1) * calls;
             drop(state);
             if overdue || candidates.is_multiple_of(calls) {
@@ -182,7 +187,7 @@ fn decide(rt: &Runtime) -> Result<(), Rewound> {
             let due = tally(rt)? || overdue;
             {
                 let schedule = &mut schedule::state(rt).schedule;
-                schedule.next = schedule.candidates + schedule.stride;
+                schedule.next = schedule.cut_points + schedule.stride;
             }
             if due {
                 take(rt)?;
@@ -206,11 +211,11 @@ fn vote(rt: &Runtime) -> Result<(), Rewound> {
         .is_some_and(|last| now.duration_since(last) >= interval);
     let is_due = is_over
         || state.pace.poll_warning(state.last)
-        || headroom::has_given_up()
+        || headroom::is_memory_released()
         || journal::asks_for_cut(rt)
         || again::asks_for_cut(rt);
     let says = [
-        (state.held > 0, HOLDS),
+        (state.inhibit_depth > 0, HOLDS),
         (is_due, IS_DUE),
         (journal::is_recording(rt), RECORDS),
     ];
@@ -218,9 +223,9 @@ fn vote(rt: &Runtime) -> Result<(), Rewound> {
         .iter()
         .map(|&(says, what)| i64::from(says) * what)
         .sum();
-    let before = state.decided.replace((now, state.schedule.candidates));
+    let before = state.decided.replace((now, state.schedule.cut_points));
     let since = |(then, at): (Instant, u64)| {
-        now.duration_since(then) / (state.schedule.candidates - at).max(1) as u32
+        now.duration_since(then) / (state.schedule.cut_points - at).max(1) as u32
     };
     let per_candidate = before.map_or(interval, since).as_nanos() as i64;
     let [cost, rate] = state.pace.terms();

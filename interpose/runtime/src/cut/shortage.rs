@@ -1,9 +1,9 @@
 //! Cuts without a checkpoint, as its replicas do not fit into memory.
 
 use crate::Runtime;
-use crate::headroom::{self, Shortage};
+use crate::headroom::{self, MemoryShortage};
 use crate::protection::{self, Loss};
-use crate::{copies, overdue, schedule, sys, world};
+use crate::{checkpoint_watchdog, copies, schedule, system_calls, world};
 use std::sync::Once;
 use std::time::Instant;
 use understudy_catalogue::message;
@@ -18,16 +18,16 @@ const REMEDY: &str = "raise the limit (--memory of a container, --mem of a batch
 /// Continues without a checkpoint, in all workers.
 ///
 /// Without an earlier checkpoint, or if protection is required, protection ends.
-pub(super) fn skip(rt: &Runtime, shortage: &Shortage) {
-    overdue::suspend();
-    let earlier = copies::epoch(rt);
+pub(super) fn skip(rt: &Runtime, shortage: &MemoryShortage) {
+    checkpoint_watchdog::suspend();
+    let earlier = copies::committed_epoch(rt);
     // A job is protected from the start, or not at all.
     let loss = match earlier {
         Epoch::NONE => Loss::Unsaved,
         _ => Loss::Memory,
     };
     let gives_up = earlier == Epoch::NONE || protection::stops_for_memory();
-    if shortage.speaker == world::worker(rt) {
+    if shortage.reporter == world::worker(rt) {
         report(shortage, earlier, gives_up.then_some(loss));
     }
     if gives_up {
@@ -37,7 +37,7 @@ pub(super) fn skip(rt: &Runtime, shortage: &Shortage) {
     }
 }
 
-fn report(shortage: &Shortage, earlier: Epoch, lost: Option<Loss>) {
+fn report(shortage: &MemoryShortage, earlier: Epoch, lost: Option<Loss>) {
     static ONCE: Once = Once::new();
     let mib = |pages: u64| (pages * PAGE_SIZE as u64) >> 20;
     let why = message::checkpoint_too_large(
@@ -51,7 +51,7 @@ fn report(shortage: &Shortage, earlier: Epoch, lost: Option<Loss>) {
         protection::say_refused(&format!("{why}; {REMEDY}"), loss);
     } else {
         ONCE.call_once(|| {
-            sys::say(message::no_new_checkpoints(why, earlier, REMEDY));
+            system_calls::print_message(message::no_new_checkpoints(why, earlier, REMEDY));
         });
     }
 }

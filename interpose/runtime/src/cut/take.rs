@@ -1,15 +1,15 @@
 //! Cut on which all workers have agreed: the exchange, the drain and the checkpoint.
 
 use super::shortage;
-use crate::arch::{self, Rewound, turn};
+use crate::arch::{self, Rewound, mpi_lock};
 use crate::drain::{self, Ability, Exchange};
 use crate::objects::tool::written;
 use crate::objects::{comm, file, window};
 use crate::requests::{self, Kind};
 use crate::{Runtime, recovery};
 use crate::{
-    checkpoint, completion, copies, ending, fault, overdue, protection, rehearsal, schedule, told,
-    user, world,
+    abort, checkpoint, checkpoint_watchdog, completion, copies, fault, process_info, protection,
+    rehearsal, schedule, user, world,
 };
 use std::time::Instant;
 use understudy_catalogue::message;
@@ -20,7 +20,7 @@ const NO_QUIET: &str = "the operations on windows do not end";
 
 /// True if a cut would be taken here because of the interval alone.
 fn is_regular(rt: &Runtime) -> bool {
-    match told::config().interval {
+    match process_info::config().interval {
         Interval::Time(_) | Interval::Auto => {
             let state = schedule::state(rt);
             let interval = state.pace.interval();
@@ -37,7 +37,7 @@ pub fn take(rt: &Runtime) -> Result<(), Rewound> {
 
 /// Takes a cut at a candidate, or at any call.
 pub(super) fn take_at(rt: &Runtime, candidate: bool) -> Result<(), Rewound> {
-    turn::settle();
+    mpi_lock::open_if_owned();
     checkpoint::finish(rt)?;
     fault::point("cut.begin", copies::next_epoch(rt));
     rehearsal::poll(rt);
@@ -52,10 +52,10 @@ pub(super) fn take_at(rt: &Runtime, candidate: bool) -> Result<(), Rewound> {
     match exchanged {
         Exchange::InFlight(sent) => {
             fault::point("cut.agreed", copies::next_epoch(rt));
-            schedule::state(rt).schedule.at_candidate = candidate;
+            schedule::state(rt).schedule.at_cut_point = candidate;
             user::note_files(rt);
             if let Err(error) = file::note(rt) {
-                ending::fail(rt, message::FILES_NOT_SAVED, &error);
+                abort::abort_with_error(rt, message::FILES_NOT_SAVED, &error);
             }
             drain::drain(rt, &sent)?;
             fault::point("cut.end", copies::next_epoch(rt));
@@ -70,7 +70,7 @@ pub(super) fn take_at(rt: &Runtime, candidate: bool) -> Result<(), Rewound> {
                 state.last = Some(Instant::now());
                 state.refusals = 0;
             }
-            overdue::begin(rt, epoch, world::worker(rt), world::get(rt).process);
+            checkpoint_watchdog::begin(rt, epoch, world::worker(rt), world::get(rt).process);
         }
         Exchange::PutOff => {
             log::debug!(
@@ -80,10 +80,10 @@ pub(super) fn take_at(rt: &Runtime, candidate: bool) -> Result<(), Rewound> {
             );
             if candidate {
                 let schedule = &mut schedule::state(rt).schedule;
-                schedule.next = schedule.candidates + 1;
-                schedule.overdue = true;
+                schedule.next = schedule.cut_points + 1;
+                schedule.is_postponed = true;
             }
-            overdue::put_off(comm::is_any_connected(rt));
+            checkpoint_watchdog::record_postponed_cut(comm::is_any_connected(rt));
         }
         Exchange::NoRoom(shortage) => shortage::skip(rt, &shortage),
         Exchange::Refused => {
@@ -91,7 +91,7 @@ pub(super) fn take_at(rt: &Runtime, candidate: bool) -> Result<(), Rewound> {
             state.refusals += 1;
             state.last = Some(Instant::now());
             drop(state);
-            overdue::refused(candidate);
+            checkpoint_watchdog::restart_after_refusal(candidate);
         }
         Exchange::Unprotected(speaker, loss) => {
             if speaker == world::worker(rt)
@@ -99,7 +99,7 @@ pub(super) fn take_at(rt: &Runtime, candidate: bool) -> Result<(), Rewound> {
             {
                 protection::say_refused(&why, loss);
             }
-            overdue::end();
+            checkpoint_watchdog::end();
             protection::give_up_protection(rt, loss);
         }
     }
@@ -138,7 +138,7 @@ fn ability(rt: &Runtime, are_even: bool) -> Result<(Ability, Option<String>), Re
             )
         }),
     )?;
-    let is_held = schedule::state(rt).held > 0;
+    let is_held = schedule::state(rt).inhibit_depth > 0;
     let is_callback = arch::top_frame().is_none();
     let is_open = !collectives.is_empty()
         || requests::is_any_unready(rt)
@@ -147,7 +147,7 @@ fn ability(rt: &Runtime, are_even: bool) -> Result<(Ability, Option<String>), Re
         || !written::check_communicators(rt);
     let is_able =
         !is_open && !user::is_loading() && !is_held && !is_callback && !comm::is_any_connected(rt);
-    let reports = world::is_playing() && world::is_first_worker(rt);
+    let reports = world::is_worker() && world::is_first_worker(rt);
     let is_saved = match is_able.then(|| user::save_devices(rt, reports)) {
         None => false,
         Some(Ok(is_saved)) => is_saved,

@@ -9,12 +9,12 @@
 use super::anywhere::{leave, look};
 use super::assemble;
 use crate::Runtime;
-use crate::arch::{Rewound, turn};
+use crate::arch::{Rewound, mpi_lock};
 use crate::handles::{VirtComm, real_comm};
 use crate::objects::comm::{self, Comm};
 use crate::own_messages::Lent;
-use crate::schedule::{self, Side, Word};
-use crate::{attention, own_messages, recovery, world};
+use crate::schedule::{self, CollectiveVote, Side};
+use crate::{own_messages, recovery, work_flags, world};
 use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::Worker;
@@ -29,7 +29,7 @@ const OWN: u64 = u64::MAX;
 /// The call cannot be left before it is complete.
 #[inline]
 pub fn together(rt: &Runtime, comm: VirtComm) -> Result<(), Rewound> {
-    if attention::is_multiple() {
+    if work_flags::is_multiple() {
         come(rt, comm)?;
         // An agreement on a cut may have started since the entry of the call.
         leave(rt)
@@ -41,7 +41,7 @@ pub fn together(rt: &Runtime, comm: VirtComm) -> Result<(), Rewound> {
 /// Implements [`together`] for a call that may still wait for a cut.
 #[inline]
 pub(super) fn come_together(rt: &Runtime, comm: VirtComm) -> Result<(), Rewound> {
-    if attention::is_multiple() {
+    if work_flags::is_multiple() {
         come(rt, comm)
     } else {
         Ok(())
@@ -50,7 +50,7 @@ pub(super) fn come_together(rt: &Runtime, comm: VirtComm) -> Result<(), Rewound>
 
 /// Returns when all workers have arrived at a point that the program names.
 pub fn all_together(rt: &Runtime) -> Result<(), Rewound> {
-    if attention::is_multiple() {
+    if work_flags::is_multiple() {
         gather(rt, world::private(rt), OWN)
     } else {
         Ok(())
@@ -84,22 +84,22 @@ fn both_groups(comm: &Comm) -> Side {
 }
 
 fn gather(rt: &Runtime, real: RealComm, uid: u64) -> Result<(), Rewound> {
-    let thread = turn::block();
+    let thread = mpi_lock::current_block();
     let is_waiting = schedule::state(rt)
-        .words
+        .collective_votes
         .iter()
         .any(|word| word.thread == thread);
     if !is_waiting {
         let would_enter = schedule::state(rt)
             .gatherings
-            .come(uid, !attention::is(attention::SEVERAL));
+            .arrive(uid, !work_flags::is_set(work_flags::SEVERAL));
         recovery::check_own(rt, say(rt, thread, real, would_enter), NO_WORD)?;
     }
     loop {
         match recovery::check_own(rt, hear(rt, thread), NO_WORD)? {
             None => {}
             Some(false) => {
-                let would_enter = schedule::state(rt).gatherings.again(uid);
+                let would_enter = schedule::state(rt).gatherings.next_vote(uid);
                 recovery::check_own(rt, say(rt, thread, real, would_enter), NO_WORD)?;
             }
             Some(true) => {
@@ -108,7 +108,7 @@ fn gather(rt: &Runtime, real: RealComm, uid: u64) -> Result<(), Rewound> {
             }
         }
         look(rt)?;
-        turn::give_way()?;
+        mpi_lock::yield_lock()?;
     }
 }
 
@@ -117,7 +117,7 @@ fn say(rt: &Runtime, thread: usize, real: RealComm, would_enter: bool) -> mpi::R
     let mut numbers = Lent::new(Box::new([u64::from(would_enter), 0]));
     // SAFETY: the numbers do not move until the request has completed.
     let request = unsafe { real.start_least(&raw mut **numbers) }?;
-    schedule::state(rt).words.push(Word {
+    schedule::state(rt).collective_votes.push(CollectiveVote {
         thread,
         numbers,
         request,
@@ -128,15 +128,19 @@ fn say(rt: &Runtime, thread: usize, real: RealComm, would_enter: bool) -> mpi::R
 /// Returns true if all members would enter; `None` if not all have voted.
 fn hear(rt: &Runtime, thread: usize) -> mpi::Result<Option<bool>> {
     let state = &mut *schedule::state(rt);
-    let Some(at) = state.words.iter().position(|word| word.thread == thread) else {
+    let Some(at) = state
+        .collective_votes
+        .iter()
+        .position(|word| word.thread == thread)
+    else {
         return Ok(None);
     };
-    let word = &mut state.words[at];
+    let word = &mut state.collective_votes[at];
     if !own_messages::test(std::slice::from_mut(&mut word.request))? {
         return Ok(None);
     }
     word.numbers.give_back();
     let [_, least] = **word.numbers;
-    state.words.swap_remove(at);
+    state.collective_votes.swap_remove(at);
     Ok(Some(least != 0))
 }

@@ -4,7 +4,7 @@
 use super::{shared_mappings, synchronous_questions};
 use crate::arch::Rewound;
 use crate::disk::{self, Report};
-use crate::headroom::{self, Claim, Shortage};
+use crate::headroom::{self, MemoryClaim, MemoryShortage};
 use crate::objects::comm::freed;
 use crate::protection::Loss;
 use crate::rehearsal::again;
@@ -41,7 +41,7 @@ struct Bookmark {
     /// Flags [`MAY_END`] and [`MAY_BEGIN`] of the sender's phase and of a new one.
     phase: u64,
     /// Memory that the sender's next checkpoint needs.
-    claim: Claim,
+    claim: MemoryClaim,
 }
 
 // SAFETY: the structure has only integers.
@@ -72,7 +72,7 @@ pub enum Exchange {
     /// Cut postponed to the next interval ([`Ability::Refused`]).
     Refused,
     /// Replicas of a checkpoint do not fit into memory.
-    NoRoom(Shortage),
+    NoRoom(MemoryShortage),
     /// End of protection, reported by this worker.
     Unprotected(Worker, Loss),
 }
@@ -100,14 +100,14 @@ pub fn exchange(
 ) -> Result<Exchange, Rewound> {
     let mappings = user::shared_mappings(rt);
     let epoch = copies::next_epoch(rt);
-    let disk = disk::report(rt, &mut copies::keep(rt).store, epoch);
+    let disk = disk::report(rt, &mut copies::replicas(rt).store, epoch);
     let phase = is_regular.map_or(0, |is_regular| {
         u64::from(journal::may_end(rt, is_regular)) * MAY_END
             + u64::from(again::may_begin(rt)) * MAY_BEGIN
     });
     let claim = match ability {
         Ability::Now => copies::claim(rt),
-        _ => Claim::NONE,
+        _ => MemoryClaim::NONE,
     };
     let started = requests::started(rt);
     let (freed_ones, share) = freed::within(rt, None, |it| early::is_used(rt, it));
@@ -134,7 +134,7 @@ pub fn exchange(
     if let Some(speaker) = recovery::check_own(rt, sharer, NO_BOOKMARKS)? {
         return Ok(Exchange::Unprotected(speaker, Loss::Unsaved));
     }
-    let claims: Vec<Claim> = theirs.iter().map(|bookmark| bookmark.claim).collect();
+    let claims: Vec<MemoryClaim> = theirs.iter().map(|bookmark| bookmark.claim).collect();
     let shortage = {
         let world = world::get(rt);
         headroom::shortage(&world.redundancy, |worker| world.node_of(worker), &claims)

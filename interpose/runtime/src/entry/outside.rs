@@ -10,7 +10,7 @@
 
 use crate::arch::{LEAVE, RECOVER};
 use crate::calls::runtime;
-use crate::{arch, job, recovery, sys, told, user, world};
+use crate::{arch, job, process_info, recovery, system_calls, user, world};
 use std::ffi::c_void;
 use understudy_abi::{STUB_PAGE, ZONE_END, ZONE_START};
 use understudy_mpi::call;
@@ -29,7 +29,7 @@ pub fn begin() {
 
 /// True for addresses in the runtime, preload library, stub page or ld.so.
 fn is_not_the_programs(address: usize) -> bool {
-    let info = told::info();
+    let info = process_info::info();
     let is_in = |start: usize, length: usize| (start..start + length).contains(&address);
     (ZONE_START..ZONE_END).contains(&address)
         || is_in(STUB_PAGE, 4096)
@@ -41,15 +41,15 @@ fn is_not_the_programs(address: usize) -> bool {
 ///
 /// Only a thread that runs code of the program makes the call.
 fn lead_in(context: &mut libc::ucontext_t) {
-    if !call::is_over() && !arch::is_at_risk() {
+    if !call::is_over() && !arch::is_stoppable() {
         return;
     }
-    let can_go_back = world::is_protected() && world::is_playing() && arch::top_frame().is_some();
+    let can_go_back = world::is_protected() && world::is_worker() && arch::top_frame().is_some();
     let registers = &mut context.uc_mcontext.gregs;
     let [stack, code] =
         [libc::REG_RSP, libc::REG_RIP].map(|register| registers[register as usize] as usize);
     let is_in_program = !is_not_the_programs(stack) && !is_not_the_programs(code);
-    if arch::is_at_risk() {
+    if arch::is_stoppable() {
         if is_in_program && !user::is_loader_locked() {
             arch::stop_if_due(context);
         }
@@ -65,7 +65,8 @@ fn lead_in(context: &mut libc::ucontext_t) {
     registers[libc::REG_RSP as usize] = ((stack as i64 - RED_ZONE) & !15) - 8;
     registers[libc::REG_RAX as usize] = RECOVER as i64;
     // SAFETY: a variable of the preload library. With several threads it leads to the MPI lock.
-    registers[libc::REG_RIP as usize] = unsafe { told::info().entry.read_volatile() } as i64;
+    registers[libc::REG_RIP as usize] =
+        unsafe { process_info::info().entry.read_volatile() } as i64;
 }
 
 /// Handler of the call that the thread makes.
@@ -73,7 +74,7 @@ unsafe extern "C" fn recover() -> u64 {
     let rt = runtime();
     if recovery::check(rt, call::ABANDONED).is_ok() {
         // The interrupted code cannot be returned to.
-        sys::kill_self();
+        system_calls::kill_self();
     }
     0
 }

@@ -2,13 +2,13 @@
 #![allow(unsafe_code)]
 
 use crate::arch::{
-    AFTER, BASE, DEPART, DISPATCH, DIVERTED, EXECUTE, FRAME_SIZE, OFFSET_OF_RBP, OFFSET_OF_RBX,
-    OFFSET_OF_RSP, RECORD, RECOVER, TOP, WAIT, divert_to,
+    AFTER_HANDLER, BASE, DEPART, DISPATCH, DIVERTED, EXECUTE, FRAME_SIZE, OFFSET_OF_RBP,
+    OFFSET_OF_RBX, OFFSET_OF_RSP, RECORD, RECOVER, TOP, WAIT_KIND, divert_to,
 };
 use crate::calls::HANDLERS;
-use crate::cell::OWNER;
 use crate::entry::program;
 use crate::generated::{SLOT_COUNT, STACK_WORDS};
+use crate::runtime_state::MAIN_THREAD;
 use std::arch::naked_asm;
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
@@ -96,12 +96,12 @@ macro_rules! entries {
                 "mov edx, eax",
                 "jmp {foreign}",
                 ".cfi_endproc",
-                owner = sym OWNER,
+                owner = sym MAIN_THREAD,
                 top = sym TOP,
-                wait = sym WAIT,
+                wait = sym WAIT_KIND,
                 begun = const wait::BEGUN,
                 handlers = sym DISPATCH,
-                after = sym AFTER,
+                after = sym AFTER_HANDLER,
                 resume = sym resume,
                 foreign = sym crate::calls::from_another_thread,
                 off_rbp = const OFFSET_OF_RBP,
@@ -201,7 +201,7 @@ unsafe extern "C" fn resume() {
         ".cfi_endproc",
         handlers = sym DISPATCH,
         depart = sym DEPART,
-        after = sym AFTER,
+        after = sym AFTER_HANDLER,
         resume = sym resume,
         record_call = sym crate::journal::record_call,
         record = const RECORD,
@@ -289,7 +289,7 @@ pub unsafe extern "C" fn file_effect() {
         ),
         "9: ret",
         ".cfi_endproc",
-        owner = sym OWNER,
+        owner = sym MAIN_THREAD,
         top = sym TOP,
         frame_size = const FRAME_SIZE,
         note = sym crate::user::file_effect,
@@ -301,7 +301,7 @@ pub unsafe extern "C" fn file_effect() {
 
 /// Implements [`enter_many`], which serves every procedure, with calls counted.
 ///
-/// At a call that is due, [`crate::fault::call_is_due`] is called first.
+/// At a call that is due, [`crate::fault::strike_at_call`] is called first.
 ///
 /// # Safety
 /// As [`ENTRIES`].
@@ -320,8 +320,8 @@ pub unsafe extern "C" fn enter_counted() {
         "jmp {enter}",
         ".cfi_endproc",
         calls = sym crate::fault::CALLS,
-        due = sym crate::fault::DUE,
-        call_is_due = sym crate::fault::call_is_due,
+        due = sym crate::fault::NEXT_FAULT_CALL,
+        call_is_due = sym crate::fault::strike_at_call,
         enter = sym enter_many,
     )
 }

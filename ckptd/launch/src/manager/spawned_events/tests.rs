@@ -7,16 +7,16 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::process::{Child as Process, Command};
 use std::sync::mpsc;
 use std::time::Duration;
-use understudy_formats::private::Directory;
+use understudy_formats::private_directories::PrivateDirectory;
 use understudy_messages::JobOrder;
 use understudy_numbers::Generation;
 use understudy_pmi::{Answer, GenerationName};
-use understudy_wire::line::{Listener, Socket};
+use understudy_wire::line::{LineListener, LineSocket};
 
 fn node() -> (NodeState, tempfile::TempDir) {
     let directory = tempfile::tempdir().unwrap();
-    let path = Directory::of_anybody(directory.path()).unwrap();
-    let listener = Listener::new(&path, Socket::Manager).unwrap();
+    let path = PrivateDirectory::open_any(directory.path()).unwrap();
+    let listener = LineListener::new(&path, LineSocket::Manager).unwrap();
     (
         NodeState::new(listener, directory.path(), true).unwrap(),
         directory,

@@ -2,7 +2,7 @@
 
 use super::percent;
 use std::fmt::Write;
-use understudy_formats::events::MarkWay;
+use understudy_formats::events::AnnotationKind;
 use understudy_formats::pages::PAGE_SIZE;
 use understudy_report::{MarkRow, MarkSavings, bytes, count, time};
 
@@ -59,7 +59,7 @@ fn name(row: &MarkRow) -> String {
 }
 
 fn saved(row: &MarkRow) -> String {
-    if row.way == MarkWay::Reverse {
+    if row.way == AnnotationKind::Reverse {
         return format!(
             "{} ({}): copied and sent as ever, but workers keep up to {} less of their own",
             name(row),

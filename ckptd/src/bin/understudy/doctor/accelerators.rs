@@ -4,7 +4,7 @@
 use super::Check;
 use std::ffi::{CStr, c_int, c_void};
 use std::path::Path;
-use understudy_formats::cuda::{CHECKPOINT_STEPS, version_name};
+use understudy_formats::cuda_driver::{CHECKPOINT_STEPS, version_name};
 
 const NAME: &str = "accelerators";
 

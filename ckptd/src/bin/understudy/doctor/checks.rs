@@ -5,9 +5,11 @@ use crate::{layer, node};
 use rustix::process::{Resource, getrlimit};
 use std::io;
 use std::path::Path;
-use understudy_formats::budget::Budget;
-use understudy_formats::cgroup::Groups;
-use understudy_formats::private::{MEMORY as SHARED_MEMORY, make_in_memory};
+use understudy_formats::budget::MemoryBudget;
+use understudy_formats::cgroup::ControlGroups;
+use understudy_formats::private_directories::{
+    SHARED_MEMORY_DIRECTORY as SHARED_MEMORY, make_in_memory,
+};
 use understudy_report::{bytes, count};
 use understudy_settings::{Config, unknown};
 
@@ -180,8 +182,8 @@ fn memory() -> Check {
     Check::ok("memory", finding)
 }
 
-fn budget() -> Option<Budget> {
-    Budget::within(Groups::own().as_ref(), u64::MAX)
+fn budget() -> Option<MemoryBudget> {
+    MemoryBudget::within(ControlGroups::own().as_ref(), u64::MAX)
 }
 
 /// Bytes that processes here can still have.

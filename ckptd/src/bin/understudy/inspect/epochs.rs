@@ -7,10 +7,10 @@ use std::fmt::Write;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
-use understudy_formats::epochs::catalogue::Key;
-use understudy_formats::epochs::format::{Damage, Decoder, Identity, SECTION_PAGES};
+use understudy_formats::epochs::epoch_files::EpochKey;
+use understudy_formats::epochs::epoch_format::{Decoder, EpochError, JobIdentity, SECTION_PAGES};
 use understudy_formats::pages::PAGE_SIZE;
-use understudy_formats::private::open_regular;
+use understudy_formats::private_directories::open_regular;
 use understudy_numbers::{Epoch, Worker};
 use understudy_report::described;
 use understudy_report::{bytes, count};
@@ -67,10 +67,10 @@ impl EpochFile {
     }
 }
 
-fn verify(path: &Path, content: &mut Option<Content>, sums: &mut Sums) -> Result<(), Damage> {
+fn verify(path: &Path, content: &mut Option<Content>, sums: &mut Sums) -> Result<(), EpochError> {
     let mut decoder = Decoder::new(BufReader::new(open_regular(path)?))?;
     let (head, pages) = (&decoder.head, decoder.page_count());
-    let Identity {
+    let JobIdentity {
         build,
         mpi,
         workers,
@@ -129,9 +129,9 @@ pub struct Epochs {
 
 /// Sorts files by epoch, the oldest first; those without a head are an epoch for themselves.
 pub fn group(files: Vec<EpochFile>) -> Vec<Epochs> {
-    let mut groups: BTreeMap<Option<Key>, Vec<EpochFile>> = BTreeMap::new();
+    let mut groups: BTreeMap<Option<EpochKey>, Vec<EpochFile>> = BTreeMap::new();
     for file in files {
-        let key = file.content.as_ref().map(|content| Key {
+        let key = file.content.as_ref().map(|content| EpochKey {
             lineage: content.lineage,
             generation: content.generation,
             epoch: content.epoch,
@@ -145,7 +145,7 @@ pub fn group(files: Vec<EpochFile>) -> Vec<Epochs> {
 }
 
 impl Epochs {
-    fn new(key: Option<Key>, files: Vec<EpochFile>) -> Self {
+    fn new(key: Option<EpochKey>, files: Vec<EpochFile>) -> Self {
         let workers = files
             .iter()
             .find_map(|file| file.content.as_ref().map(|content| content.workers));

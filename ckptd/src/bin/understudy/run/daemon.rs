@@ -17,7 +17,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
 use understudy_daemon::default_socket;
-use understudy_wire::client::{Address, Client};
+use understudy_wire::client::{Client, DaemonAddress};
 
 /// How long a daemon that runs already may take to answer.
 const LIMIT: Duration = Duration::from_millis(200);
@@ -67,7 +67,7 @@ impl Daemon {
         }
         if wish.hosts.is_empty() {
             let socket = default_socket();
-            if Client::connect(&Address::Local(socket.clone()), None, LIMIT, 0).is_ok() {
+            if Client::connect(&DaemonAddress::Local(socket.clone()), None, LIMIT, 0).is_ok() {
                 return Ok(Daemon {
                     variables: vec![("UNDERSTUDY_CKPTD", socket.into())],
                     _own: None,

@@ -1,7 +1,7 @@
 //! What came of a job. The launcher's status is not enough: it is 0 after a rank was killed, and
 //! may be after a crash.
 
-use understudy_formats::events::{EndHow, Worker};
+use understudy_formats::events::{EndReason, Worker};
 use understudy_report::{JobState, Protection};
 
 /// A failure could not be recovered from (`understudy_abi::exit::LOST`).
@@ -58,7 +58,7 @@ pub fn verdict(standing: Option<&JobState>, launcher: u8, is_silent: bool) -> Ve
         .processes
         .values()
         .find_map(|process| match process.end {
-            Some(EndHow::Aborted(code)) => Some(code),
+            Some(EndReason::Aborted(code)) => Some(code),
             _ => None,
         });
     if let Some(code) = aborted {
@@ -75,7 +75,7 @@ pub fn verdict(standing: Option<&JobState>, launcher: u8, is_silent: bool) -> Ve
         .collect();
     if launcher != 0 || missing.is_empty() {
         let left = ends.iter().find_map(|(_, end)| match end {
-            Some(EndHow::Exited(status)) => Some(*status),
+            Some(EndReason::Exited(status)) => Some(*status),
             _ => None,
         });
         return silent(match (launcher, left) {

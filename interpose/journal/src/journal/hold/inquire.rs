@@ -148,14 +148,14 @@ fn own_stat<'a>(hold: &'a Hold, number: c_long, a: &[i64; 6], texts: &[&[u8]]) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use understudy_policy::dispositions::{self, Disposition};
+    use understudy_policy::syscall_dispositions::{self, Disposition};
 
     #[test]
     fn every_question_has_its_arguments() {
         for number in 0..500 {
             // prlimit(2) may also change a limit.
-            let is_question =
-                dispositions::of(number) == Disposition::Inquire || number == libc::SYS_prlimit64;
+            let is_question = syscall_dispositions::disposition_of(number) == Disposition::Query
+                || number == libc::SYS_prlimit64;
             assert_eq!(question_of(number).is_some(), is_question, "{number}");
         }
     }

@@ -10,7 +10,7 @@ use std::ffi::{c_int, c_long, c_void};
 use std::io;
 use understudy_abi::assembly::return_from_signal;
 use understudy_abi::{STUB_PAGE, ZONE_END, ZONE_START};
-use understudy_policy::dispositions::{self, Disposition};
+use understudy_policy::syscall_dispositions::{self, Disposition};
 
 const PR_SET_SYSCALL_USER_DISPATCH: c_int = 59;
 const DISPATCH_OFF: libc::c_ulong = 0;
@@ -150,12 +150,12 @@ extern "C" fn trapped(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
 /// handler of the program that interrupts this function. Such a call ends the replay. This
 /// library's own allocations do not need the state.
 fn fate(rt: &Runtime, number: c_long, arguments: &[i64; 6]) -> Fate {
-    let answer = match dispositions::of(number) {
+    let answer = match syscall_dispositions::disposition_of(number) {
         Disposition::Pass => return Fate::Pass,
-        Disposition::Pretend => return Fate::Answer(0),
-        Disposition::GiveUp => return Fate::GiveUp,
+        Disposition::ReportSuccess => return Fate::Answer(0),
+        Disposition::Abort => return Fate::GiveUp,
         Disposition::Emulate if emulate::is_memory(number, arguments) => return Fate::Pass,
-        Disposition::Inquire => inquire::fate,
+        Disposition::Query => inquire::fate,
         Disposition::Emulate => emulate::fate,
     };
     let Some(mut hold) = rt.journal.hold.take() else {

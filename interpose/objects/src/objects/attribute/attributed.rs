@@ -9,7 +9,7 @@ use super::callback;
 use super::keyvals::{ERR_KEYVAL, Kind};
 use super::value::{Attributes, Language, Value};
 use crate::Runtime;
-use crate::arch::turn;
+use crate::arch::mpi_lock;
 use crate::errors::SUCCESS;
 use crate::handles::{VirtComm, VirtDatatype, VirtWin};
 use crate::objects::{comm, datatype, objects, objects_mut, window};
@@ -80,7 +80,7 @@ impl Object {
     /// A call that may run callbacks is deferred while a callback of another thread runs: calls on
     /// one object run one after the other.
     pub fn is_for_later(self, rt: &Runtime) -> bool {
-        turn::is_borrowed() && self.has_callbacks(rt) && turn::make_again()
+        mpi_lock::is_during_callback() && self.has_callbacks(rt) && mpi_lock::repeat_call()
     }
 
     fn has_callbacks(self, rt: &Runtime) -> bool {

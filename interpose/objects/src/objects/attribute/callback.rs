@@ -5,7 +5,7 @@ use super::keyvals::{Keyval, Proxy};
 use super::value::Value;
 use crate::Runtime;
 use crate::abi;
-use crate::arch::{call_program, call_program_by, call_program_with_six};
+use crate::arch::{call_program, call_program_through, call_program_with_six};
 use crate::errors::SUCCESS;
 use std::ffi::{c_int, c_void};
 use understudy_mpi::abi::Domain;
@@ -91,7 +91,7 @@ pub(super) fn copy(
         Some(proxy) => {
             let mut call = by_proxy(keyval, proxy, function, object, key, value);
             // SAFETY: functions of the program; the program has called the handler that runs.
-            let rc = unsafe { call_program_by(copy_by_proxy, &mut call) as c_int };
+            let rc = unsafe { call_program_through(copy_by_proxy, &mut call) as c_int };
             (value_out, flag) = (call.value_out, call.flag);
             rc
         }
@@ -166,7 +166,7 @@ pub(super) fn delete(
     // SAFETY: a delete function of the program; the program has called the handler that runs.
     let rc = unsafe {
         match keyval.proxy {
-            Some(proxy) => call_program_by(
+            Some(proxy) => call_program_through(
                 delete_by_proxy,
                 &mut by_proxy(keyval, proxy, function, object, key, value),
             ),

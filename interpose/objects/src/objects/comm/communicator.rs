@@ -4,7 +4,7 @@ use super::spawned_worker::is_spawned;
 use super::topology::Topology;
 use crate::objects::attribute::value::Attributes;
 use understudy_numbers::Worker;
-use understudy_policy::communicator_plan::Firsts;
+use understudy_policy::communicator_plan::FirstCollectives;
 
 pub const WORLD: u32 = 0;
 pub const SELF: u32 = 1;
@@ -52,7 +52,7 @@ pub struct Comm {
     /// Number of changes of control variables before the creation; see `tool::written`.
     pub variable_changes: u64,
     /// First collectives, which MPICH counts on each communicator.
-    pub firsts: Firsts,
+    pub firsts: FirstCollectives,
     /// Program's handle of the communicator's session; zero for the World Model.
     pub session: u64,
     /// True if this process has freed the communicator: see [`freed`](super::freed).

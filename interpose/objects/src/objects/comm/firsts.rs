@@ -18,7 +18,7 @@ use understudy_mpi::abi::object;
 use understudy_mpi::comm::byte;
 use understudy_mpi::real_types::{RealComm, RealOp};
 use understudy_mpi::{self as mpi, check};
-use understudy_policy::communicator_plan::Counted;
+use understudy_policy::communicator_plan::CountedCollective;
 
 /// Returns the number of first collectives of each kind that MPICH counts.
 fn limit() -> usize {
@@ -44,10 +44,10 @@ pub fn note(rt: &Runtime, comm: VirtComm, made: Proc, has_data: bool, op: Option
 
 fn note_counted(rt: &Runtime, comm: VirtComm, made: Proc) {
     let counted = match made {
-        Proc::MPI_Barrier => Counted::Barrier,
-        Proc::MPI_Bcast => Counted::Bcast,
-        Proc::MPI_Reduce => Counted::Reduce,
-        Proc::MPI_Allreduce => Counted::Allreduce,
+        Proc::MPI_Barrier => CountedCollective::Barrier,
+        Proc::MPI_Bcast => CountedCollective::Bcast,
+        Proc::MPI_Reduce => CountedCollective::Reduce,
+        Proc::MPI_Allreduce => CountedCollective::Allreduce,
         _ => return,
     };
     let is_first = |known: &Comm| {
@@ -65,16 +65,16 @@ fn note_counted(rt: &Runtime, comm: VirtComm, made: Proc) {
 ///
 /// # Errors
 /// The error of a real procedure.
-pub(super) fn make_again(comm: RealComm, firsts: &[Counted]) -> mpi::Result<()> {
+pub(super) fn make_again(comm: RealComm, firsts: &[CountedCollective]) -> mpi::Result<()> {
     let (or, own, mut all) = (RealOp(object(c"ompi_mpi_op_bor")), 0_u8, 0_u8);
     let (from, to) = ((&raw const own).cast(), (&raw mut all).cast());
     // SAFETY: one byte in each buffer.
     firsts.iter().try_for_each(|first| unsafe {
         check(match first {
-            Counted::Barrier => real::PMPI_Barrier(comm),
-            Counted::Bcast => real::PMPI_Bcast(to, 1, byte(), 0, comm),
-            Counted::Reduce => real::PMPI_Reduce(from, to, 1, byte(), or, 0, comm),
-            Counted::Allreduce => real::PMPI_Allreduce(from, to, 1, byte(), or, comm),
+            CountedCollective::Barrier => real::PMPI_Barrier(comm),
+            CountedCollective::Bcast => real::PMPI_Bcast(to, 1, byte(), 0, comm),
+            CountedCollective::Reduce => real::PMPI_Reduce(from, to, 1, byte(), or, 0, comm),
+            CountedCollective::Allreduce => real::PMPI_Allreduce(from, to, 1, byte(), or, comm),
         })
     })
 }

@@ -1,7 +1,7 @@
 //! Handles and cached properties of communicators, which belong to this process and are not saved.
 
-use crate::cell::Field;
 use crate::handles::VirtComm;
+use crate::runtime_state::StateCell;
 use std::cell::Cell;
 use std::ffi::c_int;
 use understudy_mpi::real_types::RealComm;
@@ -9,7 +9,7 @@ use understudy_numbers::Worker;
 
 /// State of communicators other than their recipes.
 pub struct LocalComms {
-    pub(super) state: Field<WorldComms>,
+    pub(super) state: StateCell<WorldComms>,
     /// Most recent query result; always equal to the table's data.
     pub(super) recent: Cell<RecentComm>,
 }
@@ -18,7 +18,7 @@ impl LocalComms {
     /// Returns the state at the start of the process.
     pub const fn start() -> LocalComms {
         LocalComms {
-            state: Field::new(WorldComms {
+            state: StateCell::new(WorldComms {
                 world: VirtComm(std::ptr::null_mut()),
                 world_symbol: usize::MAX,
                 self_: VirtComm(std::ptr::null_mut()),

@@ -19,7 +19,9 @@ use understudy_catalogue::message;
 use understudy_mpi::real_types::{RealComm, UNDEFINED};
 use understudy_mpi::{self as mpi, check};
 use understudy_numbers::{Epoch, Worker};
-use understudy_policy::communicator_plan::{Part, Planned, batches, chooser, uids_of};
+use understudy_policy::communicator_plan::{
+    MemberPosition, PlannedCommunicator, batches, chooser, uids_of,
+};
 
 /// Creates the real communicators and groups of all workers from their recipes.
 ///
@@ -50,7 +52,7 @@ pub fn rebuild(rt: &Runtime, new_world: RealComm, epoch: Epoch) -> mpi::Result<(
         .borrow()
         .bridge
         .ok_or(mpi::Error::INTERN)?;
-    let chosen = gather::everybodys(bridge, &chosen_by(rt, me))?;
+    let chosen = gather::gather_from_all(bridge, &chosen_by(rt, me))?;
     let plan = batches(chosen.into_iter().flatten().collect());
     let own = own_indices(rt);
     agree_on(bridge, uids_of(me, &plan) == sorted(own.keys().copied()))?;
@@ -111,14 +113,14 @@ fn created(all: &Objects) -> impl Iterator<Item = (u32, &super::communicator::Co
 }
 
 /// Returns the communicators whose `uid` this worker has chosen.
-fn chosen_by(rt: &Runtime, me: Worker) -> Vec<Planned> {
+fn chosen_by(rt: &Runtime, me: Worker) -> Vec<PlannedCommunicator> {
     created(&objects(rt))
         .filter(|(_, comm)| chooser(comm.uid) == me)
-        .map(|(_, comm)| Planned {
+        .map(|(_, comm)| PlannedCommunicator {
             uid: comm.uid,
             members: comm.members.clone(),
             remote: comm.remote.clone(),
-            firsts: comm.firsts.clone(),
+            first_collectives: comm.firsts.clone(),
         })
         .collect()
 }
@@ -142,7 +144,7 @@ fn agree_on(world: RealComm, fits: bool) -> mpi::Result<()> {
     if !fits {
         log::error!("{}", message::COMMUNICATORS_DIFFER);
     }
-    match gather::all_say(world, fits)? {
+    match gather::all_true(world, fits)? {
         true => Ok(()),
         false => Err(mpi::Error::INTERN),
     }
@@ -152,17 +154,17 @@ fn make_batch(
     rt: &Runtime,
     world: RealComm,
     me: Worker,
-    batch: &[Planned],
+    batch: &[PlannedCommunicator],
     own: &HashMap<u64, u32>,
     made: &mut Made,
 ) -> mpi::Result<()> {
     let mine = batch
         .iter()
         .enumerate()
-        .find_map(|(at, planned)| Some((at, planned, planned.part_of(me)?)));
+        .find_map(|(at, planned)| Some((at, planned, planned.position_of(me)?)));
     let (color, key) = match mine {
         Some((at, _, part)) => (
-            2 * at as c_int + c_int::from(part.second),
+            2 * at as c_int + c_int::from(part.is_second_group),
             part.rank as c_int,
         ),
         None => (UNDEFINED, 0),
@@ -184,8 +186,8 @@ fn make_batch(
 fn make_one(
     rt: &Runtime,
     (world, mut comm): (RealComm, RealComm),
-    planned: &Planned,
-    part: Part<'_>,
+    planned: &PlannedCommunicator,
+    part: MemberPosition<'_>,
     index: u32,
     made: &mut Made,
 ) -> mpi::Result<RealComm> {
@@ -211,6 +213,6 @@ fn make_one(
         comm = with_topology;
     }
     check(hints::apply(rt, comm, &recipe.info))?;
-    firsts::make_again(comm, &planned.firsts)?;
+    firsts::make_again(comm, &planned.first_collectives)?;
     Ok(comm)
 }

@@ -5,7 +5,7 @@ use super::errhandler_entries::{FATAL, RETURN, action, is_of, kind_of, no_file};
 use super::error_handler::{Action, Kind};
 use crate::Runtime;
 use crate::abi;
-use crate::arch::{call_program, function_of};
+use crate::arch::{call_program, callback_code};
 use crate::errors::{ERR_ARG, SUCCESS};
 use crate::generated::HandleKind;
 use crate::handles::{VirtComm, VirtErrhandler, VirtFile, VirtSession, VirtWin};
@@ -122,7 +122,7 @@ impl Object {
         // SAFETY: the program has called the handler that runs. Its function takes pointers to a
         // handle and a code. It must not use the further arguments (9.3.1).
         unsafe {
-            let (address, context) = function_of(function);
+            let (address, context) = callback_code(function);
             call_program(
                 address,
                 [&raw mut handle as u64, &raw mut code as u64, 0, 0, context],

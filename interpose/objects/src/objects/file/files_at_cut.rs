@@ -17,7 +17,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use understudy_catalogue::message;
-use understudy_formats::private::in_memory;
+use understudy_formats::private_directories::in_memory;
 use understudy_numbers::{ProcessNumber, Worker};
 
 /// File that could not be saved or restored.

@@ -4,7 +4,7 @@
 use super::bindings::TRAMPOLINES;
 use crate::DOOR;
 use crate::abi;
-use crate::arch::{call_user, function_of};
+use crate::arch::{call_user, callback_code};
 use crate::generated::HandleKind;
 use crate::handles::VirtDatatype;
 use crate::objects::datatype;
@@ -44,7 +44,7 @@ unsafe extern "C" fn trampoline<const NUMBER: usize>(
         ];
         match (function.address, function.inner) {
             (callback, 0) => {
-                let (address, context) = function_of(callback);
+                let (address, context) = callback_code(callback);
                 call_user(address, invec, inoutvec, len, handle, context)
             }
             (address, inner) => call_user(

@@ -5,7 +5,7 @@ use super::tool_handles::{Of, handle, index, place};
 use super::tool_variables::{Cvar, Pvar};
 use crate::Runtime;
 use crate::abi;
-use crate::errors::{SUCCESS, succeeded};
+use crate::errors::{SUCCESS, check};
 use crate::generated::real;
 use crate::handles::{
     VirtComm, VirtDatatype, VirtInfo, VirtOp, predefined_handle, real_comm, real_datatype,
@@ -140,7 +140,7 @@ fn describe(
         enumtype: null_mut(),
     };
     let _apart = Apart::new();
-    succeeded(ask(
+    check(ask(
         name.as_mut_ptr(),
         &mut length,
         &mut variable,
@@ -214,7 +214,7 @@ fn index_of(name: &[u8]) -> Result<c_int, c_int> {
     let (name, mut index) = (named(name), 0);
     let _apart = Apart::new();
     // SAFETY: a C string.
-    succeeded(unsafe { real::PMPI_T_cvar_get_index(name.as_ptr(), &mut index) })?;
+    check(unsafe { real::PMPI_T_cvar_get_index(name.as_ptr(), &mut index) })?;
     Ok(index)
 }
 
@@ -234,7 +234,7 @@ pub fn make_cvar(rt: &Runtime, cvar: &Cvar) -> Result<(*mut c_void, c_int), c_in
     let (mut handle, mut count) = (null_mut(), 0);
     let _apart = Apart::new();
     // SAFETY: a variable of the library.
-    succeeded(unsafe {
+    check(unsafe {
         real::PMPI_T_cvar_handle_alloc(index, object.pointer(), &mut handle, &mut count)
     })?;
     Ok((handle, count))
@@ -247,12 +247,12 @@ pub fn make_pvar(rt: &Runtime, pvar: &Pvar) -> Result<(*mut c_void, c_int), c_in
     let (name, mut index) = (named(&pvar.name), 0);
     let _apart = Apart::new();
     // SAFETY: a C string.
-    succeeded(unsafe { real::PMPI_T_pvar_get_index(name.as_ptr(), pvar.class, &mut index) })?;
+    check(unsafe { real::PMPI_T_pvar_get_index(name.as_ptr(), pvar.class, &mut index) })?;
     let mut object = Bound::new(rt, describe_pvar(rt, index)?.bind, pvar.object).ok_or(INVALID)?;
     let session = real_of(rt, Of::Session, handle(Of::Session, pvar.session));
     let (mut new, mut count) = (null_mut(), 0);
     // SAFETY: a session and a variable of the library.
-    succeeded(unsafe {
+    check(unsafe {
         real::PMPI_T_pvar_handle_alloc(session, index, object.pointer(), &mut new, &mut count)
     })?;
     Ok((new, count))
@@ -262,6 +262,6 @@ pub fn make_session() -> Result<*mut c_void, c_int> {
     let mut session = null_mut();
     let _apart = Apart::new();
     // SAFETY: a variable for the handle.
-    succeeded(unsafe { real::PMPI_T_pvar_session_create(&mut session) })?;
+    check(unsafe { real::PMPI_T_pvar_session_create(&mut session) })?;
     Ok(session)
 }

@@ -11,7 +11,7 @@ use super::tool_library::{is_open, make_cvar, open};
 use super::tool_variables::Cvar;
 use super::written_values::Write;
 use crate::Runtime;
-use crate::errors::{SUCCESS, succeeded};
+use crate::errors::{SUCCESS, check};
 use crate::generated::real;
 use crate::objects::comm::{Comm, SELF};
 use crate::objects::rebuild_error::log_not_rebuilt;
@@ -107,5 +107,5 @@ fn write_again(rt: &Runtime, write: &Write) -> Result<(), c_int> {
     let written = unsafe { real::PMPI_T_cvar_write(handle, write.value.as_ptr().cast()) };
     // SAFETY: a handle that this function has created.
     unsafe { real::PMPI_T_cvar_handle_free(&mut handle) };
-    succeeded(written)
+    check(written)
 }

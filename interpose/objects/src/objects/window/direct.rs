@@ -18,7 +18,7 @@ use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use understudy_image::{PAGE_SIZE, shared};
+use understudy_image::{PAGE_SIZE, window_memory};
 use understudy_job::Runtime;
 use understudy_mpi::call;
 use understudy_numbers::ProcessNumber;
@@ -73,7 +73,7 @@ struct Locks {
 impl Locks {
     fn map(window: u64, members: usize) -> io::Result<Locks> {
         let bytes = Locks::bytes(members);
-        let file = shared::open_locks(window, bytes as u64)?;
+        let file = window_memory::open_locks(window, bytes as u64)?;
         let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
         // SAFETY: a new mapping.
         let at = unsafe {

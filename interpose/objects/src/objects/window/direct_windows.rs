@@ -10,7 +10,7 @@ use std::ffi::c_int;
 use std::io;
 use std::rc::Rc;
 use understudy_catalogue::message;
-use understudy_formats::private::MEMORY;
+use understudy_formats::private_directories::SHARED_MEMORY_DIRECTORY;
 use understudy_numbers::ProcessNumber;
 
 /// Returns a window whose memory this process has mapped.
@@ -42,7 +42,10 @@ pub(super) fn renew(
         return Ok(None);
     }
     let new = Direct::new(rt, window, players).inspect_err(|why| {
-        log::error!("{}", message::window_locks_not_mapped(MEMORY, why));
+        log::error!(
+            "{}",
+            message::window_locks_not_mapped(SHARED_MEMORY_DIRECTORY, why)
+        );
     });
     let new = Rc::new(new?);
     rt.objects

@@ -10,13 +10,13 @@
 #![allow(unsafe_code)]
 
 use crate::abi::is_foreign;
-use crate::arch::raw;
+use crate::arch::raw_syscall;
 use crate::world;
 use std::io;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 use understudy_image::PAGE_SIZE;
-use understudy_image::shared::{self, Part};
+use understudy_image::window_memory::{self, WindowPart};
 use understudy_job::Runtime;
 use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;
@@ -83,12 +83,12 @@ impl Region {
     /// Returns the files, and the bytes of the region that are in each file.
     ///
     /// A page with segments of two members is in the file of the lower rank.
-    fn parts(&self) -> impl Iterator<Item = (Part, Range<u64>)> {
+    fn parts(&self) -> impl Iterator<Item = (WindowPart, Range<u64>)> {
         let bounds = self.starts.windows(2).map(|ends| {
             let [start, end] = [ends[0], ends[1]].map(|at| at.next_multiple_of(PAGE));
             start..end
         });
-        let part = |&owner| Part {
+        let part = |&owner| WindowPart {
             window: self.window,
             owner,
         };
@@ -116,7 +116,7 @@ impl Region {
             .is_some_and(|owner| node(player(owner)) == node(world.process))
     }
 
-    pub(super) fn own_part(&self) -> Option<(Part, Range<u64>)> {
+    pub(super) fn own_part(&self) -> Option<(WindowPart, Range<u64>)> {
         self.parts().find(|(part, _)| part.is_own())
     }
 
@@ -170,7 +170,7 @@ impl Region {
             0,
         ];
         // SAFETY: a new mapping.
-        let base = unsafe { raw::call(libc::SYS_mmap, arguments) };
+        let base = unsafe { raw_syscall::syscall(libc::SYS_mmap, arguments) };
         if base < 0 {
             return Err(io::Error::from_raw_os_error(-base as i32));
         }
@@ -218,7 +218,7 @@ impl Region {
         if let Some((part, _)) = self.own_part() {
             part.remove();
         }
-        shared::remove_locks(self.window);
+        window_memory::remove_locks(self.window);
         Ok(())
     }
 }

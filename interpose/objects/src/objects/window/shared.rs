@@ -7,11 +7,11 @@ use super::rma_window::{Flavor, Window};
 use crate::Runtime;
 use crate::errors::ERR_NO_MEM;
 use crate::objects::{comm, objects};
-use crate::{gather, told, user, world};
+use crate::{gather, process_info, user, world};
 use std::ffi::c_int;
 use understudy_catalogue::message;
-use understudy_formats::private::MEMORY;
-use understudy_image::shared;
+use understudy_formats::private_directories::SHARED_MEMORY_DIRECTORY;
+use understudy_image::window_memory;
 use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::{ProcessNumber, Worker};
@@ -25,7 +25,7 @@ const SHARE: u64 = 4;
 ///
 /// The parts are in the image of their owner.
 pub fn belong_to(worker: Worker) {
-    shared::begin(|| user::in_job_memory(&told::job(), ""), worker);
+    window_memory::set_worker(|| user::in_job_memory(&process_info::job(), ""), worker);
 }
 
 /// True if a window of this size takes a small share of the free memory.
@@ -33,7 +33,7 @@ fn is_plenty(bytes: u64) -> bool {
     // SAFETY: statvfs(3) of a path, with a structure of this frame.
     unsafe {
         let mut found: libc::statvfs = std::mem::zeroed();
-        let path = std::ffi::CString::new(MEMORY).unwrap_or_default();
+        let path = std::ffi::CString::new(SHARED_MEMORY_DIRECTORY).unwrap_or_default();
         libc::statvfs(path.as_ptr(), &mut found) == 0
             && found.f_bavail.saturating_mul(found.f_frsize) / SHARE >= bytes
     }
@@ -52,9 +52,9 @@ pub fn allocate_if_plenty(
     segment: Segment,
 ) -> Result<Option<Region>, c_int> {
     let code = |error: mpi::Error| error.code();
-    let sizes = gather::everybodys(real, &segment.size).map_err(code)?;
+    let sizes = gather::gather_from_all(real, &segment.size).map_err(code)?;
     let bytes = sizes.iter().map(|&size| size.max(0) as u64).sum();
-    if gather::all_say(real, world::is_on_one_node(rt) && is_plenty(bytes)).map_err(code)? {
+    if gather::all_true(real, world::is_on_one_node(rt) && is_plenty(bytes)).map_err(code)? {
         return allocate(rt, own, real, segment).map(Some);
     }
     Ok(None)
@@ -72,7 +72,7 @@ pub fn allocate(rt: &Runtime, own: u32, real: RealComm, segment: Segment) -> Res
     let code = |error: mpi::Error| error.code();
     belong_to(world::worker(rt));
     let members = comm::handle(rt, own);
-    let segments = gather::everybodys(real, &segment).map_err(code)?;
+    let segments = gather::gather_from_all(real, &segment).map_err(code)?;
     let mut region = Region {
         base: 0,
         starts: starts(&segments),
@@ -84,17 +84,20 @@ pub fn allocate(rt: &Runtime, own: u32, real: RealComm, segment: Segment) -> Res
         return Err(ERR_RMA_SHARED);
     }
     // No process has mapped the file; an existing one is a leftover.
-    shared::remove_locks(region.window);
+    window_memory::remove_locks(region.window);
     let made = region.own_part().map_or(Ok(()), |(part, bytes)| {
-        part.make(bytes.end - bytes.start).map(drop)
+        part.create(bytes.end - bytes.start).map(drop)
     });
-    let is_made = gather::all_say(real, made.is_ok()).map_err(code)?;
+    let is_made = gather::all_true(real, made.is_ok()).map_err(code)?;
     let mapped = if is_made { region.map() } else { Ok(()) };
-    if is_made && gather::all_say(real, mapped.is_ok()).map_err(code)? {
+    if is_made && gather::all_true(real, mapped.is_ok()).map_err(code)? {
         return Ok(region);
     }
     for error in [made, mapped].into_iter().filter_map(Result::err) {
-        log::warn!("{}", message::window_memory(region.length(), error, MEMORY));
+        log::warn!(
+            "{}",
+            message::window_memory(region.length(), error, SHARED_MEMORY_DIRECTORY)
+        );
     }
     region.release(real).map_err(code)?;
     Err(ERR_NO_MEM)

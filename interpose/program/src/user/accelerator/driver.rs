@@ -2,14 +2,14 @@
 #![allow(unsafe_code)]
 
 use crate::arch::call_user;
-use crate::sys;
-use crate::told::user_symbol;
+use crate::process_info::user_symbol;
+use crate::system_calls;
 use std::ffi::{CStr, c_void};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 use understudy_catalogue::message;
-use understudy_formats::cuda::{CHECKPOINT_STEPS as STEPS, version_name};
-use understudy_image::threads::without_signals;
+use understudy_formats::cuda_driver::{CHECKPOINT_STEPS as STEPS, version_name};
+use understudy_image::threads::with_signals_blocked;
 
 /// Time that the driver waits for running calls, in milliseconds.
 ///
@@ -119,16 +119,16 @@ fn watched<T>(limit: Duration, name: &'static str, call: impl FnOnce() -> T) -> 
     let (returned, returns) = mpsc::channel::<()>();
     let watch = move || {
         if returns.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
-            sys::say(message::driver_hangs(
+            system_calls::print_message(message::driver_hangs(
                 name,
                 limit.as_secs(),
                 std::process::id(),
             ));
-            sys::kill_self();
+            system_calls::kill_self();
         }
     };
     let thread = std::thread::Builder::new().name("understudy-driver".into());
-    let watch = without_signals(|| thread.spawn(watch));
+    let watch = with_signals_blocked(|| thread.spawn(watch));
     let result = call();
     drop(returned);
     if let Ok(watch) = watch {

@@ -5,7 +5,7 @@ use super::inherited::{self, Inherited};
 use super::open_file::Open;
 use super::special::Special;
 use super::streams::{self, Stream};
-use crate::cell::Field;
+use crate::runtime_state::StateCell;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -14,26 +14,26 @@ use std::sync::Weak;
 /// Open files that the program has not opened, and the state of the last cut.
 pub struct Others {
     /// Descriptors inherited from the launcher: a replacement has its own.
-    pub inherited: Field<Vec<Inherited>>,
+    pub inherited: StateCell<Vec<Inherited>>,
     /// Files that understudy has opened for the program (MPI files).
-    pub of_layer: Field<Vec<Weak<File>>>,
+    pub of_layer: StateCell<Vec<Weak<File>>>,
     /// True once the user was warned of a too long file without a name.
     pub has_warned: Cell<bool>,
     /// Open files, recorded while all processes were stopped.
-    pub at_cut: Field<Option<Saved>>,
+    pub at_cut: StateCell<Option<Saved>>,
     /// Locks at the cut to which the job has rolled back.
-    pub locks: Field<BTreeMap<i32, Vec<Lock>>>,
+    pub locks: StateCell<BTreeMap<i32, Vec<Lock>>>,
 }
 
 impl Others {
     /// State at the start of the process.
     pub const fn new() -> Others {
         Others {
-            inherited: Field::new(Vec::new()),
-            of_layer: Field::new(Vec::new()),
+            inherited: StateCell::new(Vec::new()),
+            of_layer: StateCell::new(Vec::new()),
             has_warned: Cell::new(false),
-            at_cut: Field::new(None),
-            locks: Field::new(BTreeMap::new()),
+            at_cut: StateCell::new(None),
+            locks: StateCell::new(BTreeMap::new()),
         }
     }
 

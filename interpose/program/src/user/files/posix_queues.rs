@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 use super::former_name;
-use crate::sys;
+use crate::system_calls;
 use crate::user::children;
 use crate::user::open::{path_of, stat};
 use std::ffi::CString;
@@ -153,8 +153,8 @@ fn send_all(queue: &File, messages: &[Message]) -> Result<()> {
 fn copy_all(queue: &File, max_bytes: usize) -> Result<Vec<Message>> {
     let messages = receive_all(queue, max_bytes)?;
     if let Err(error) = send_all(queue, &messages) {
-        sys::say(message::queue_not_restored(error, std::process::id()));
-        sys::kill_self();
+        system_calls::print_message(message::queue_not_restored(error, std::process::id()));
+        system_calls::kill_self();
     }
     Ok(messages)
 }

@@ -2,8 +2,8 @@
 #![allow(unsafe_code)]
 
 use super::withheld;
-use crate::sys::lift_owned;
-use crate::told;
+use crate::process_info;
+use crate::system_calls::move_owned_descriptor;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use understudy_catalogue::message;
 use understudy_numbers::Guardian;
 use understudy_wire::line::{
-    InputPage, InputReply, InputRequest, Line, PAGE, ProcessPlace, Socket,
+    InputPage, InputReply, InputRequest, Line, LineSocket, PAGE_BYTES, ProcessPlace,
 };
 
 /// Time limit for a reply of the relay.
@@ -49,7 +49,7 @@ impl From<io::Error> for FeedError {
 impl Feed {
     /// Returns the input that this process has had since its start, if it is relayed.
     pub fn present() -> Option<Feed> {
-        let place = told::place()?;
+        let place = process_info::place()?;
         if place.number.0 != place.guardian.0 {
             return None;
         }
@@ -59,7 +59,7 @@ impl Feed {
 
     /// Makes this guardian's relay feed another pipe from `position` on.
     pub fn from(guardian: Guardian, position: u64) -> Result<Feed, FeedError> {
-        let place = told::place().ok_or(io::Error::from(io::ErrorKind::NotFound))?;
+        let place = process_info::place().ok_or(io::Error::from(io::ErrorKind::NotFound))?;
         let request = InputRequest::From { position };
         let (feed, line, writer) = Feed::request(&place, guardian, request)?;
         if let Some(writer) = writer {
@@ -78,8 +78,8 @@ impl Feed {
         guardian: Guardian,
         request: InputRequest,
     ) -> Result<(Feed, Line, Option<File>), FeedError> {
-        let line = Line::call(&place.directory, Socket::Input(guardian))?;
-        let line = Line::from(lift_owned(line.into()));
+        let line = Line::connect(&place.directory, LineSocket::Input(guardian))?;
+        let line = Line::from(move_owned_descriptor(line.into()));
         line.send(&request)?;
         let until = Instant::now() + LIMIT;
         let (reply, descriptors): (InputReply, Vec<OwnedFd>) = loop {
@@ -97,7 +97,7 @@ impl Feed {
         let (Some(pipe), Some(page)) = (descriptors.next(), descriptors.next()) else {
             return Err(io::Error::from(io::ErrorKind::InvalidData).into());
         };
-        let pipe = File::from(lift_owned(pipe));
+        let pipe = File::from(move_owned_descriptor(pipe));
         let about = pipe.metadata()?;
         let feed = Feed {
             guardian,
@@ -108,7 +108,10 @@ impl Feed {
         Ok((
             feed,
             line,
-            descriptors.next().map(lift_owned).map(File::from),
+            descriptors
+                .next()
+                .map(move_owned_descriptor)
+                .map(File::from),
         ))
     }
 
@@ -176,7 +179,7 @@ fn map(page: &OwnedFd) -> io::Result<&'static InputPage> {
     unsafe {
         let mapped = libc::mmap(
             std::ptr::null_mut(),
-            PAGE,
+            PAGE_BYTES,
             access,
             libc::MAP_SHARED,
             page.as_raw_fd(),

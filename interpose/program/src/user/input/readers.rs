@@ -3,7 +3,7 @@
 
 use crate::user::open;
 use std::fs;
-use understudy_image::own_memory;
+use understudy_image::process_memory;
 
 /// Arguments of a system call that name descriptors.
 enum Names {
@@ -90,7 +90,7 @@ const POLLFD: u64 = size_of::<libc::pollfd>() as u64;
 /// Empty if the memory is not mapped.
 fn copy(address: u64, length: u64) -> Vec<u8> {
     let mut bytes = vec![0; length as usize];
-    if !own_memory::read(address, &mut bytes) {
+    if !process_memory::read_own_memory(address, &mut bytes) {
         bytes.clear();
     }
     bytes

@@ -6,8 +6,8 @@
 #![allow(unsafe_code)]
 
 use super::readers;
-use crate::sys::lift_owned;
-use crate::{shim, sys};
+use crate::system_calls::move_owned_descriptor;
+use crate::{shim, system_calls};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -31,8 +31,8 @@ impl Pipe {
     fn new() -> io::Result<Pipe> {
         let (reader, writer) = io::pipe()?;
         let (reader, writer) = (
-            File::from(lift_owned(reader.into())),
-            File::from(lift_owned(writer.into())),
+            File::from(move_owned_descriptor(reader.into())),
+            File::from(move_owned_descriptor(writer.into())),
         );
         let inode = reader.metadata()?.ino();
         Ok(Pipe {
@@ -61,12 +61,12 @@ pub fn withhold() -> io::Result<File> {
 /// Waits until a thread of the program reads the pipe, then ends the job.
 pub fn end_at_read(inode: u64, words: &str) -> ! {
     let is_read = || {
-        let _held = shim::hold_descriptors();
+        let _held = shim::acquire_descriptor_right();
         readers::is_read(inode)
     };
     while !is_read() {
         std::thread::sleep(INTERVAL);
     }
-    sys::say(words);
-    sys::exit_now(understudy_abi::exit::UNSAVED)
+    system_calls::print_message(words);
+    system_calls::exit_now(understudy_abi::exit::UNSAVED)
 }

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::arch::call_user;
-use crate::told;
+use crate::process_info;
 use crate::user::tls;
 use std::ffi::c_void;
 use understudy_elf::{LinkMap, LoadedModule, LoaderDebug, ProgramHeader};
@@ -77,7 +77,7 @@ pub fn runtime_modules() -> Vec<Module> {
 /// The records may be walked only while the program does not run.
 pub fn link_maps() -> impl Iterator<Item = &'static LinkMap> {
     // SAFETY: ld.so's list of the program's namespace.
-    unsafe { LinkMap::list(told::info().link_map.cast()) }
+    unsafe { LinkMap::list(process_info::info().link_map.cast()) }
 }
 
 /// Returns all libraries of the program side, in load order.
@@ -105,13 +105,13 @@ pub fn libraries() -> Vec<Library> {
 /// Returns the number of link-map namespaces (dlmopen(3)).
 pub fn namespaces() -> usize {
     // SAFETY: ld.so's list, or null.
-    unsafe { LoaderDebug::namespaces(told::user_symbol("_r_debug") as *const LoaderDebug) }
+    unsafe { LoaderDebug::namespaces(process_info::user_symbol("_r_debug") as *const LoaderDebug) }
 }
 
 /// Returns the address of a module's thread-local block; makes ld.so allocate it if needed.
 pub fn use_block(tls_module: u64) -> u64 {
     let argument = [tls_module, 0];
-    let function = told::user_symbol("__tls_get_addr");
+    let function = process_info::user_symbol("__tls_get_addr");
     // SAFETY: the function that compiled code calls for thread-local data (ELF ABI), on the
     // program's stack, with a loaded module.
     unsafe {

@@ -15,7 +15,7 @@
 use super::list::{self, Module};
 use super::vector::{self, Entry};
 use crate::user::tls;
-use crate::{sys, told};
+use crate::{process_info, system_calls};
 use std::ffi::c_int;
 use std::sync::OnceLock;
 use understudy_abi::{
@@ -46,7 +46,7 @@ pub struct Snapshot {
 ///
 /// `first_heap` lists the memory that ld.so allocated before it used the program's malloc.
 pub fn find(first_heap: &[AddrRange]) -> Vec<AddrRange> {
-    let (start, length) = told::info().loader_data;
+    let (start, length) = process_info::info().loader_data;
     // ld.so's first allocations follow its data, up to the end of the page.
     let end = (start + length).next_multiple_of(understudy_image::PAGE_SIZE);
     let data = AddrRange::new(start as u64 & !(WORD - 1), end as u64);
@@ -75,10 +75,10 @@ fn not_state(data: AddrRange) -> Option<[AddrRange; 3]> {
     // `struct rtld_global` ends with the lists of stacks (glibc's sysdeps/generic/ldsodefs.h). libc
     // exports their offset for debuggers.
     const LISTS_AND_LOCK: u64 = 3 * 16 + 8 + 8 + 8;
-    let global = told::user_symbol("_rtld_global");
-    let used = sys::debuggers_offset(c"_thread_db_rtld_global__dl_stack_used")?;
-    let size = sys::debuggers_size(c"_thread_db_sizeof_pthread")?;
-    let info = told::user_symbol("_dl_get_tls_static_info");
+    let global = process_info::user_symbol("_rtld_global");
+    let used = system_calls::debuggers_offset(c"_thread_db_rtld_global__dl_stack_used")?;
+    let size = system_calls::debuggers_size(c"_thread_db_sizeof_pthread")?;
+    let info = process_info::user_symbol("_dl_get_tls_static_info");
     if global == 0 || info == 0 {
         return None;
     }
@@ -182,7 +182,7 @@ fn in_use(heap: usize) -> impl Iterator<Item = AddrRange> {
     let start = [USER_LD_HEAP, RUNTIME_LD_HEAP][heap] as u64;
     // SAFETY: the preload library's bookkeeping, which lives as long as the process.
     let used: [usize; LD_HEAP_CLASSES] =
-        unsafe { told::info().loader_heap.used[heap].read_volatile() };
+        unsafe { process_info::info().loader_heap.used[heap].read_volatile() };
     let regions = (0u64..).zip(used).filter(|&(_, used)| used > 0);
     regions.map(move |(class, used)| {
         AddrRange::new(start + class * REGION, start + class * REGION + used as u64)
@@ -204,7 +204,7 @@ fn runtime_block(address: u64) -> Option<AddrRange> {
 fn shared_blocks(places: &[AddrRange]) -> Vec<AddrRange> {
     const LONGEST_CHAIN: usize = 64;
     let mut found: Vec<AddrRange> = Vec::new();
-    let (start, length) = told::info().loader_data;
+    let (start, length) = process_info::info().loader_data;
     let data = AddrRange::new(start as u64, (start + length) as u64);
     let is_data = |range: &&AddrRange| data.intersect(**range).is_some();
     let words = |range: &AddrRange| (range.start..range.end).step_by(WORD as usize);
@@ -234,7 +234,7 @@ fn runtime_libraries() -> Vec<(u64, u64)> {
 impl Snapshot {
     /// Copies the state of ld.so, which consists of these ranges.
     pub fn take(places: &[AddrRange]) -> Snapshot {
-        let heap = &told::info().loader_heap;
+        let heap = &process_info::info().loader_heap;
         Snapshot {
             data: places.iter().copied().map(copy).collect(),
             heap: in_use(0).map(copy).collect(),
@@ -251,7 +251,7 @@ impl Snapshot {
         if runtime_libraries() != self.runtime {
             return false;
         }
-        let heap = &told::info().loader_heap;
+        let heap = &process_info::info().loader_heap;
         let runtime = list::runtime_modules();
         [&self.data, &self.heap, &self.shared]
             .into_iter()

@@ -5,7 +5,7 @@
 //! libraries that libc opens by itself (character sets, name services).
 
 use super::list::{self, Library};
-use crate::cell::Field;
+use crate::runtime_state::StateCell;
 use std::cell::RefMut;
 use std::path::Path;
 
@@ -46,7 +46,7 @@ pub(super) struct Log {
 }
 
 /// Starts an empty log.
-pub fn begin(log: &Field<Option<Log>>) {
+pub fn begin(log: &StateCell<Option<Log>>) {
     log.set(Some(Log {
         known: list::libraries(),
         process: std::process::id(),
@@ -54,13 +54,13 @@ pub fn begin(log: &Field<Option<Log>>) {
     }));
 }
 
-fn own(log: &Field<Option<Log>>) -> Option<RefMut<'_, Log>> {
+fn own(log: &StateCell<Option<Log>>) -> Option<RefMut<'_, Log>> {
     let log = RefMut::filter_map(log.borrow_mut(), Option::as_mut).ok()?;
     (log.process == std::process::id()).then_some(log)
 }
 
 /// Records a call that the program is about to make.
-pub fn note(log: &Field<Option<Log>>, call: Call) {
+pub fn note(log: &StateCell<Option<Log>>, call: Call) {
     if let Some(mut log) = own(log) {
         log.settle();
         log.calls += 1;
@@ -73,12 +73,12 @@ pub fn note(log: &Field<Option<Log>>, call: Call) {
 }
 
 /// Returns the number of calls.
-pub fn calls(log: &Field<Option<Log>>) -> u64 {
+pub fn calls(log: &StateCell<Option<Log>>) -> u64 {
     own(log).map_or(0, |log| log.calls)
 }
 
 /// Returns the operations up to now.
-pub fn operations(log: &Field<Option<Log>>) -> Vec<Operation> {
+pub fn operations(log: &StateCell<Option<Log>>) -> Vec<Operation> {
     own(log).map_or_else(Vec::new, |mut log| {
         log.settle();
         log.operations.clone()
@@ -88,7 +88,7 @@ pub fn operations(log: &Field<Option<Log>>) -> Vec<Operation> {
 /// Sets the log to the state after these operations, with these libraries.
 ///
 /// Not all of the libraries need be mapped yet.
-pub fn replace(log: &Field<Option<Log>>, operations: &[Operation], libraries: &[Library]) {
+pub fn replace(log: &StateCell<Option<Log>>, operations: &[Operation], libraries: &[Library]) {
     if let Some(mut log) = own(log) {
         log.operations = operations.to_vec();
         log.known = libraries.to_vec();

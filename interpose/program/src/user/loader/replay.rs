@@ -12,7 +12,7 @@ use super::list::{self, Library};
 use super::operations::{Call, Operation, is_named};
 use super::tls_block::Block;
 use crate::arch::call_user;
-use crate::told;
+use crate::process_info;
 use crate::user::{UserError, zones};
 use std::ffi::CString;
 use understudy_abi::LIBRARY_PLACES;
@@ -55,7 +55,7 @@ pub fn run(
 /// Reserves a block of ld.so's heap. Returns false if the block is in use.
 fn reserve(address: u64) -> bool {
     // SAFETY: the preload library's heap, which only this thread uses.
-    unsafe { (told::info().loader_heap.reserve)(address as usize) }
+    unsafe { (process_info::info().loader_heap.reserve)(address as usize) }
 }
 
 /// Performs one operation.
@@ -63,7 +63,8 @@ fn reserve(address: u64) -> bool {
 /// `reserved` lists blocks that are free except for their reservation.
 fn perform(operation: &Operation, reserved: &mut Vec<u64>) -> Result<(), UserError> {
     // SAFETY: records of loaded libraries.
-    let hide = |&handle: &u64| unsafe { (told::info().user_hide_destructors)(handle as *const _) };
+    let hide =
+        |&handle: &u64| unsafe { (process_info::info().user_hide_destructors)(handle as *const _) };
     operation.gone.iter().for_each(hide);
     let made = &operation.made;
     let room = |(index, library)| make_room(library, &made[..index]);
@@ -190,8 +191,11 @@ fn prescribe(libraries: &[Library], starts: &[u64]) {
     // SAFETY: the preload library's lists, which only ld.so's calls of this thread use. The blocks
     // were reserved.
     unsafe {
-        told::info().library_places.write_volatile(places);
-        told::info().loader_heap.link_maps.write_volatile(records);
+        process_info::info().library_places.write_volatile(places);
+        process_info::info()
+            .loader_heap
+            .link_maps
+            .write_volatile(records);
     }
 }
 
@@ -201,7 +205,10 @@ fn open(path: &str, flags: i32, directory: Option<&str>) {
         let here = std::env::current_dir().ok();
         std::env::set_current_dir(directory).ok().and(here)
     });
-    let (open, path) = (told::info().user_dlopen as *const _, path.as_ptr() as u64);
+    let (open, path) = (
+        process_info::info().user_dlopen as *const _,
+        path.as_ptr() as u64,
+    );
     // SAFETY: dlopen(3) on the program's stack; the library's constructors are not run.
     unsafe { call_user(open, path, flags as u64, 0, 0, 0) };
     if let Some(back) = back {
@@ -211,5 +218,14 @@ fn open(path: &str, flags: i32, directory: Option<&str>) {
 
 fn close(handle: u64) {
     // SAFETY: dlclose(3) on the program's stack; the library's destructors are not run.
-    unsafe { call_user(told::info().user_dlclose as *const _, handle, 0, 0, 0, 0) };
+    unsafe {
+        call_user(
+            process_info::info().user_dlclose as *const _,
+            handle,
+            0,
+            0,
+            0,
+            0,
+        )
+    };
 }

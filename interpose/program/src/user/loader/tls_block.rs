@@ -3,7 +3,7 @@
 
 use super::list::{self, Library};
 use super::vector;
-use crate::told;
+use crate::process_info;
 use crate::user::UserError;
 
 /// Block of thread-local data of one library.
@@ -33,7 +33,7 @@ impl Block {
     /// # Errors
     /// Fails if ld.so allocates the block at another address.
     pub fn make(&self) -> Result<(), UserError> {
-        let next = told::info().loader_heap.next_block;
+        let next = process_info::info().loader_heap.next_block;
         // SAFETY: the preload library's word; the block was reserved.
         let made = unsafe {
             next.write_volatile(self.allocated as usize);

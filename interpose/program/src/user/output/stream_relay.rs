@@ -1,7 +1,7 @@
 //! This rank's relay of standard output and error.
 #![allow(unsafe_code)]
 
-use crate::told;
+use crate::process_info;
 use std::fs::File;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
@@ -71,7 +71,7 @@ pub fn pipe_of(stream: usize) -> Option<RawFd> {
 /// The library's output does not pass through the relay, which counts the program's output only. If
 /// the program has redirected descriptor 1, the library's output is redirected as well.
 pub fn show_library_output(is_shown: bool) {
-    let (info, first) = (told::info(), libc::STDOUT_FILENO);
+    let (info, first) = (process_info::info(), libc::STDOUT_FILENO);
     let source = match (is_shown, pipe_of(0).and_then(identity_of)) {
         (false, _) => info.messages,
         (true, Some(pipe)) if identity_of(first) != Some(pipe) => first,
@@ -91,7 +91,7 @@ pub fn discard_library_output() {
             libc::syscall(
                 libc::SYS_dup3,
                 null.as_raw_fd(),
-                told::info().library_output,
+                process_info::info().library_output,
                 libc::O_CLOEXEC,
             )
         };

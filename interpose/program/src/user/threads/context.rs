@@ -8,7 +8,7 @@
 #![allow(unsafe_code)]
 
 use crate::arch::Frame;
-use crate::arch::turn;
+use crate::arch::mpi_lock;
 
 /// State of the thread that made the cut.
 #[derive(Clone, Copy, Debug)]
@@ -65,7 +65,7 @@ impl Caller<'_> {
             preserved: [r15, r14, r13, r12, rbp, rbx],
             rsp,
         } = *self.frame;
-        let rip = turn::address_of_call(self.frame)?;
+        let rip = mpi_lock::address_of_call(self.frame)?;
         let mut words = [0u64; FRAME_WORDS];
         words[1] = SEGMENT_FLAGS;
         words[3..6].copy_from_slice(&self.signal_stack);

@@ -6,11 +6,11 @@
 //! 2.34 on (sysdeps/generic/ldsodefs.h, `struct rtld_global`).
 #![allow(unsafe_code)]
 
-use crate::arch::raw::{self, word};
-use crate::arch::turn;
+use crate::arch::mpi_lock;
+use crate::arch::raw_syscall::{self, word};
 use crate::user::loader;
 use crate::user::thread_number::ThreadNumber;
-use crate::{sys, told};
+use crate::{process_info, system_calls};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use understudy_abi::{ZONE_SHIFT, ZONE_TAG, control_block};
@@ -70,7 +70,7 @@ struct Lock<'a>(&'a AtomicU32);
 impl Drop for Lock<'_> {
     fn drop(&mut self) {
         if self.0.swap(0, Ordering::Release) == 2 {
-            raw::wake(self.0);
+            raw_syscall::futex_wake(self.0);
         }
     }
 }
@@ -80,12 +80,12 @@ impl Places {
     ///
     /// Also `None` if libc does not export the offsets.
     pub fn find() -> Option<Places> {
-        let global = told::user_symbol("_rtld_global") as usize;
-        let offset = |name| sys::debuggers_offset(name).map(|offset| offset as usize);
+        let global = process_info::user_symbol("_rtld_global") as usize;
+        let offset = |name| system_calls::debuggers_offset(name).map(|offset| offset as usize);
         let used = offset(c"_thread_db_rtld_global__dl_stack_used")?;
         let user = offset(c"_thread_db_rtld_global__dl_stack_user")?;
         let number = offset(c"_thread_db_pthread_tid")?;
-        let size = sys::debuggers_size(c"_thread_db_sizeof_pthread")? as usize;
+        let size = system_calls::debuggers_size(c"_thread_db_sizeof_pthread")? as usize;
         let places = Places {
             heads: global + used,
             links: offset(c"_thread_db_pthread_list")?,
@@ -189,7 +189,7 @@ impl Places {
     /// `None` if the lock stays held.
     pub fn threads(&self) -> Option<Vec<Listed>> {
         let _lock = self.lock(STOPPING_TIMEOUT)?;
-        let own = turn::block();
+        let own = mpi_lock::current_block();
         // SAFETY: the lock is held; a node is part of a thread's structure.
         let listed = unsafe { [self.nodes(0), self.nodes(1)].concat() };
         // SAFETY: as above.

@@ -5,7 +5,7 @@
 
 use super::slot::{self, END, FREE, PARKED, Slot};
 use super::{Caller, Deaf, Saved, Thread, vectors, waiting};
-use crate::arch::{self, raw, turn};
+use crate::arch::{self, mpi_lock, raw_syscall};
 use crate::user::program_runtime::{DOOR, Runtime};
 use crate::user::signals::mask;
 use crate::user::thread_number::ThreadNumber;
@@ -47,7 +47,7 @@ fn is_same(number: i32, block: u64, thread: &Thread) -> bool {
 ///
 /// Only one thread can have this control block.
 fn is_own(thread: &Thread) -> bool {
-    turn::block() as u64 == thread.block
+    mpi_lock::current_block() as u64 == thread.block
 }
 
 /// Makes the restoring thread leave the runtime.
@@ -62,12 +62,13 @@ extern "C" fn depart() -> ! {
         .and_then(|threads| threads.slot_for(number));
     drop(threads);
     let Some(slot) = found else {
-        crate::sys::say(format_args!("{}", Deaf::Many(slot::SLOTS)));
-        crate::sys::kill_self()
+        crate::system_calls::print_message(format_args!("{}", Deaf::Many(slot::SLOTS)));
+        crate::system_calls::kill_self()
     };
     let frame = rt.own_frame.get();
     slot.frame.store(frame as usize, Ordering::Relaxed);
-    slot.block.store(turn::block(), Ordering::Relaxed);
+    slot.block
+        .store(mpi_lock::current_block(), Ordering::Relaxed);
     slot.exists.store(u32::from(frame == 0), Ordering::Relaxed);
     // SAFETY: signals are blocked, and nothing is borrowed.
     unsafe { slot::leave_by(slot, slot.stack()) }
@@ -87,7 +88,7 @@ fn end(slot: &Slot) {
             0,
         ];
         // SAFETY: futex(2) on a word that lives as long as the process.
-        unsafe { raw::call(libc::SYS_futex, arguments) };
+        unsafe { raw_syscall::syscall(libc::SYS_futex, arguments) };
     }
     slot.number.store(0, Ordering::Relaxed);
     slot.state.store(FREE, Ordering::SeqCst);
@@ -110,9 +111,9 @@ impl Saved {
         };
         let surplus: Vec<_> = threads.parked().filter(is_surplus).collect();
         surplus.into_iter().for_each(end);
-        if turn::is_foreign() {
+        if mpi_lock::is_foreign() {
             // SAFETY: this thread's area, which may be unmapped during the load.
-            unsafe { slot::unregister(turn::block()) };
+            unsafe { slot::unregister(mpi_lock::current_block()) };
         }
         // SAFETY: all threads are stopped.
         match unsafe { threads.places.replace(&super::lists::Saved::default()) } {
@@ -132,14 +133,14 @@ impl Saved {
         uses_tiles: bool,
     ) -> Result<Vec<(ThreadNumber, ThreadNumber)>, UserError> {
         if self.is_multiple {
-            turn::be_multiple();
+            mpi_lock::allow_concurrent_calls();
         }
         if !self.threads.is_empty() {
-            turn::has_others();
+            mpi_lock::record_other_threads();
         }
-        if self.is_shared && !turn::is_shared() {
+        if self.is_shared && !mpi_lock::is_shared() {
             super::tell_numbers();
-            turn::share();
+            mpi_lock::share();
         }
         let mut changed = vec![(main, ThreadNumber::main())];
         let threads = rt.threads.borrow();
@@ -195,7 +196,7 @@ impl Saved {
     /// In this case it executes the call itself. Otherwise it resumes from a frame like all other
     /// threads.
     pub fn is_mains(&self) -> bool {
-        self.caller.is_none() && !turn::is_foreign()
+        self.caller.is_none() && !mpi_lock::is_foreign()
     }
 
     /// Returns all threads that resume from a frame, including the restoring thread.
@@ -207,7 +208,7 @@ impl Saved {
     ) -> Result<Vec<Thread>, UserError> {
         let mut all = self.threads.clone();
         if self.is_mains() {
-            arch::stay();
+            arch::cancel_departure();
             return Ok(all);
         }
         rt.own_frame.set(0);
@@ -256,7 +257,7 @@ impl super::Threads {
         }
         slot.number.store(number as i32, Ordering::Relaxed);
         while slot.state.load(Ordering::SeqCst) != PARKED {
-            raw::wait(&slot.state, slot::SENT, 0);
+            raw_syscall::futex_wait(&slot.state, slot::SENT, 0);
         }
         let number = ThreadNumber::of(number as i32);
         // Errors are ignored: on another node there are other processors.

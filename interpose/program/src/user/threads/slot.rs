@@ -10,9 +10,9 @@
 #![allow(unsafe_code)]
 
 use super::call_number::{LOAD, MAX_CODE, loaded_number};
-use crate::arch::raw::{self, word};
-use crate::arch::turn;
-use crate::told;
+use crate::arch::mpi_lock;
+use crate::arch::raw_syscall::{self, word};
+use crate::process_info;
 use std::arch::naked_asm;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
 use understudy_abi::control_block;
@@ -114,7 +114,12 @@ pub fn make() -> &'static [Slot] {
     }
     SEQUENCES.store(sequences(), Ordering::Relaxed);
     // SAFETY: the preload library's word.
-    unsafe { told::info().stop.park.write(park as *const () as usize) };
+    unsafe {
+        process_info::info()
+            .stop
+            .park
+            .write(park as *const () as usize)
+    };
     slots
 }
 
@@ -122,8 +127,8 @@ pub fn make() -> &'static [Slot] {
 ///
 /// The offset is derived from the main thread, if its area is registered.
 fn sequences() -> usize {
-    let offset = crate::sys::symbol(c"__rseq_offset").cast::<isize>();
-    let size = crate::sys::symbol(c"__rseq_size").cast::<u32>();
+    let offset = crate::system_calls::symbol(c"__rseq_offset").cast::<isize>();
+    let size = crate::system_calls::symbol(c"__rseq_size").cast::<u32>();
     if offset.is_null() || size.is_null() {
         return 0;
     }
@@ -172,7 +177,7 @@ unsafe extern "C" fn park(slot: &Slot, frame: usize) -> Way {
     const ARCH_GET_GS: usize = 0x1004;
     // SAFETY: arch_prctl(2) writes one word.
     unsafe {
-        raw::call(
+        raw_syscall::syscall(
             libc::SYS_arch_prctl,
             [ARCH_GET_GS, &raw mut gs as usize, 0, 0, 0, 0],
         );
@@ -200,10 +205,10 @@ unsafe extern "C" fn park(slot: &Slot, frame: usize) -> Way {
 /// Waits for a command, and returns it.
 fn stay(slot: &Slot) -> u32 {
     slot.state.store(PARKED, Ordering::SeqCst);
-    raw::wake(&slot.state);
+    raw_syscall::futex_wake(&slot.state);
     loop {
         match slot.command.load(Ordering::SeqCst) {
-            STAY => raw::wait(&slot.command, STAY, 0),
+            STAY => raw_syscall::futex_wait(&slot.command, STAY, 0),
             command => return command,
         }
     }
@@ -216,7 +221,7 @@ fn stay(slot: &Slot) -> u32 {
 /// # Safety
 /// The frame must be the kernel's.
 unsafe fn look(slot: &Slot, frame: usize) -> Way {
-    let code = &told::info().stop;
+    let code = &process_info::info().stop;
     // SAFETY: words of frames, and the program's code before its program counter.
     unsafe {
         let [pc, sp, result] = [RIP, RSP, RAX].map(|register| word(frame + register).read());
@@ -288,7 +293,7 @@ unsafe fn register_again(block: usize) {
     unsafe {
         if let Some(area) = unregister(block) {
             word(area + 8).write(0);
-            raw::call(libc::SYS_rseq, [area, AREA, 0, SIGNATURE, 0, 0]);
+            raw_syscall::syscall(libc::SYS_rseq, [area, AREA, 0, SIGNATURE, 0, 0]);
         }
     }
 }
@@ -302,7 +307,7 @@ pub unsafe fn unregister(block: usize) -> Option<usize> {
     let offset = SEQUENCES.load(Ordering::Relaxed);
     let area = (offset != 0).then(|| block.wrapping_add(offset))?;
     // SAFETY: rseq(2) of this thread.
-    unsafe { raw::call(libc::SYS_rseq, [area, AREA, UNREGISTER, SIGNATURE, 0, 0]) };
+    unsafe { raw_syscall::syscall(libc::SYS_rseq, [area, AREA, UNREGISTER, SIGNATURE, 0, 0]) };
     Some(area)
 }
 
@@ -311,14 +316,14 @@ unsafe fn end(slot: &Slot, block: usize) -> ! {
     const LIST_HEAD: usize = 24;
     // SAFETY: system calls on this thread.
     unsafe {
-        raw::call(libc::SYS_set_robust_list, [0, LIST_HEAD, 0, 0, 0, 0]);
-        raw::call(
+        raw_syscall::syscall(libc::SYS_set_robust_list, [0, LIST_HEAD, 0, 0, 0, 0]);
+        raw_syscall::syscall(
             libc::SYS_set_tid_address,
             [slot.exists.as_ptr() as usize, 0, 0, 0, 0, 0],
         );
         unregister(block);
         loop {
-            raw::call(libc::SYS_exit, [0; 6]);
+            raw_syscall::syscall(libc::SYS_exit, [0; 6]);
         }
     }
 }
@@ -370,11 +375,11 @@ unsafe extern "C" fn begin(slot: &Slot) -> ! {
         }
         let [head, length] = [0, 1].map(|index: usize| slot.robust[index].load(Ordering::Relaxed));
         if head != 0 {
-            raw::call(libc::SYS_set_robust_list, [head, length, 0, 0, 0, 0]);
+            raw_syscall::syscall(libc::SYS_set_robust_list, [head, length, 0, 0, 0, 0]);
         }
         let gs = slot.gs.load(Ordering::Relaxed);
         if gs != 0 {
-            raw::call(libc::SYS_arch_prctl, [ARCH_SET_GS, gs, 0, 0, 0, 0]);
+            raw_syscall::syscall(libc::SYS_arch_prctl, [ARCH_SET_GS, gs, 0, 0, 0, 0]);
         }
         let block = slot.block.load(Ordering::Relaxed);
         let command = stay(slot);
@@ -419,11 +424,11 @@ unsafe extern "C" fn leave(slot: &Slot) -> ! {
     // SAFETY: the caller's control block, and its saved state.
     unsafe {
         if frame != 0 {
-            turn::set_thread(block);
+            mpi_lock::set_thread(block);
             register_again(block);
             slot.state.store(FREE, Ordering::SeqCst);
         }
-        turn::leave();
+        mpi_lock::release_lock();
         if frame == 0 {
             end(slot, block)
         }
@@ -469,6 +474,6 @@ impl Slot {
     /// Sends a command to the thread that is parked in this slot.
     pub fn order(&self, command: u32) {
         self.command.store(command, Ordering::SeqCst);
-        raw::wake(&self.command);
+        raw_syscall::futex_wake(&self.command);
     }
 }

@@ -4,8 +4,8 @@
 use super::deaf::Deaf;
 use super::lists::Places;
 use super::slot::{self, FREE, GO_ON, PARKED, SENT, SLOTS, STAY, Slot};
-use crate::arch::raw;
-use crate::told;
+use crate::arch::raw_syscall;
+use crate::process_info;
 use crate::user::signals::action::{Action, action};
 use std::ffi::c_int;
 use std::sync::atomic::Ordering;
@@ -48,7 +48,7 @@ impl Handler {
     fn install() -> Handler {
         const SA_RESTORER: u64 = 0x0400_0000;
         let flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
-        let code = &told::info().stop;
+        let code = &process_info::info().stop;
         let ours = [
             code.handler as u64,
             flags as u64 | SA_RESTORER,
@@ -169,7 +169,7 @@ impl Threads {
         failures.pause = (failures.pause * 2).min(PAUSES.1);
         if !failures.is_told && now - failures.since > LONG {
             failures.is_told = true;
-            crate::sys::say(message::threads_not_stopped(deaf));
+            crate::system_calls::print_message(message::threads_not_stopped(deaf));
         }
         false
     }
@@ -298,7 +298,7 @@ impl Threads {
             (moving, waited_for) = (Some(number), Some(slot));
         }
         match waited_for {
-            Some(slot) => raw::wait(&slot.state, SENT, POLL_INTERVAL),
+            Some(slot) => raw_syscall::futex_wait(&slot.state, SENT, POLL_INTERVAL),
             None if moving.is_some() => std::thread::yield_now(),
             None => {}
         }

@@ -8,7 +8,7 @@
 #![allow(unsafe_code)]
 
 use crate::user::loader;
-use crate::{sys, told};
+use crate::{process_info, system_calls};
 use understudy_abi::{LD_HEAP_SIZE, USER_LD_HEAP};
 
 /// Offset of the second word of the control block.
@@ -26,12 +26,12 @@ unsafe fn word(at: u64) -> u64 {
 
 /// Returns the generations of the program's libraries; `None` if libc does not export the format.
 pub fn generations() -> Option<Vec<Generation>> {
-    let size = sys::debuggers_size(c"_thread_db_sizeof_dtv_slotinfo")?;
-    let global = told::user_symbol("_rtld_global");
+    let size = system_calls::debuggers_size(c"_thread_db_sizeof_dtv_slotinfo")?;
+    let global = process_info::user_symbol("_rtld_global");
     if global == 0 {
         return None;
     }
-    let offset = sys::debuggers_offset;
+    let offset = system_calls::debuggers_offset;
     let first = global + offset(c"_thread_db_rtld_global__dl_tls_dtv_slotinfo_list")?;
     let [length, next] = [
         c"_thread_db_dtv_slotinfo_list_len",

@@ -9,7 +9,7 @@
 #![allow(unsafe_code)]
 
 use super::slot::{RAX, RDI, REGISTERS, RIP, RSP, SYSCALL};
-use crate::arch::raw::word;
+use crate::arch::raw_syscall::word;
 use crate::user::lock_words::is_comparing_mutex;
 use crate::user::thread_number::ThreadNumber;
 

@@ -1,7 +1,7 @@
 //! Timers of this process: listed, created and set through the kernel.
 #![allow(unsafe_code)]
 
-use crate::cell::Field;
+use crate::runtime_state::StateCell;
 use crate::user::UserError;
 use crate::user::thread_number::{Change, ThreadNumber};
 use std::cell::Cell;
@@ -13,7 +13,7 @@ pub struct Timers {
     /// Address of glibc's variable with the number of its helper thread; zero if unknown.
     pub helper: Cell<u64>,
     /// Timers that signal threads other than the main one, read after all threads had stopped.
-    pub stopped: Field<Vec<Timer>>,
+    pub stopped: StateCell<Vec<Timer>>,
     /// True if such a timer existed at the last check.
     pub signals_threads: Cell<bool>,
 }
@@ -23,7 +23,7 @@ impl Timers {
     pub const fn new() -> Timers {
         Timers {
             helper: Cell::new(0),
-            stopped: Field::new(Vec::new()),
+            stopped: StateCell::new(Vec::new()),
             signals_threads: Cell::new(false),
         }
     }

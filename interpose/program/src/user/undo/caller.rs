@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use understudy_abi::effect;
-use understudy_formats::private::MEMORY;
+use understudy_formats::private_directories::SHARED_MEMORY_DIRECTORY;
 
 /// Both names of a call, each with the descriptor of its directory (openat(2)).
 pub type Names<'a> = [(c_int, Option<&'a CStr>); 2];
@@ -112,7 +112,7 @@ pub fn is_of_interest(path: &Path) -> bool {
     let special = ["/proc", "/sys", "/dev"]
         .iter()
         .any(|top| path.starts_with(top));
-    path.is_absolute() && (!special || path.starts_with(MEMORY))
+    path.is_absolute() && (!special || path.starts_with(SHARED_MEMORY_DIRECTORY))
 }
 
 /// Returns the target of a symbolic link, even if the target does not exist yet.

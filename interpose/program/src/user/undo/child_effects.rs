@@ -9,7 +9,7 @@ use super::caller::{Caller, Names};
 use super::file_call::Call;
 use super::log::Log;
 use super::note::Recorder;
-use crate::{sys, told};
+use crate::{process_info, system_calls};
 use std::ffi::{CString, OsStr};
 use std::fs;
 use std::io::{self, Read, Write};
@@ -28,7 +28,7 @@ use understudy_abi::child_effects::{
 };
 use understudy_abi::effect;
 use understudy_catalogue::message;
-use understudy_image::threads::without_signals;
+use understudy_image::threads::with_signals_blocked;
 use understudy_numbers::Epoch;
 
 /// Time limit for a child to send a request.
@@ -95,7 +95,7 @@ impl ChildEffects {
     /// Starts the thread, or warns that effects of children are not recorded.
     pub fn start_or_warn(recorder: Recorder) -> Option<ChildEffects> {
         let warn = |error: &io::Error| {
-            if told::is_first_to_warn("child-effects") {
+            if process_info::is_first_to_warn("child-effects") {
                 log::warn!("{}", message::child_files_not_restored(error));
             }
         };
@@ -118,7 +118,7 @@ impl ChildEffects {
             undone: 0,
         };
         let thread = std::thread::Builder::new().name("understudy-undo".into());
-        without_signals(|| thread.spawn(move || noter.run(&ready)))?;
+        with_signals_blocked(|| thread.spawn(move || noter.run(&ready)))?;
         is_ready.recv().map_err(io::Error::other)??;
         Ok(ChildEffects { shared, log })
     }
@@ -197,7 +197,7 @@ impl Noter {
     fn run(&mut self, ready: &Sender<io::Result<()>>) {
         // With a separate descriptor table, files that this thread opens do not affect the numbers
         // of the program's next files.
-        sys::leave_descriptors();
+        system_calls::separate_descriptors();
         let listener = match listen() {
             Ok(listener) => listener,
             Err(error) => return drop(ready.send(Err(error))),
@@ -424,7 +424,8 @@ fn has_ended(child: &UnixStream) -> bool {
 /// Warns of a program that a child executes without the preload library.
 fn warn_of_unseen(program: &Path) {
     static HAS_WARNED: AtomicBool = AtomicBool::new(false);
-    if !HAS_WARNED.swap(true, Ordering::Relaxed) && told::is_first_to_warn("unseen-program") {
+    if !HAS_WARNED.swap(true, Ordering::Relaxed) && process_info::is_first_to_warn("unseen-program")
+    {
         log::warn!("{}", message::child_without_preload(program.display()));
     }
 }

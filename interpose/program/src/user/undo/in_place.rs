@@ -14,9 +14,9 @@ use std::os::fd::FromRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use understudy_formats::private::MEMORY;
+use understudy_formats::private_directories::SHARED_MEMORY_DIRECTORY;
 use understudy_image::vmas::REMOVED;
-use understudy_policy::ranges::Range;
+use understudy_policy::ranges::ByteRange;
 
 /// Maximum number of bytes that are read at once.
 const PIECE: usize = 16 << 20;
@@ -28,7 +28,7 @@ impl Recorder {
     pub fn overwrite_open(
         &mut self,
         fd: c_int,
-        (offset, length): Range,
+        (offset, length): ByteRange,
         is_mapped: bool,
     ) -> io::Result<()> {
         // SAFETY: the program's descriptor, which stays open.
@@ -50,7 +50,7 @@ impl Recorder {
         let path = self.place_of(named, id)?;
         if is_mapped {
             // Memory that was created by shm_open(3).
-            if path.starts_with(MEMORY) && !self.known.contains_key(&id) {
+            if path.starts_with(SHARED_MEMORY_DIRECTORY) && !self.known.contains_key(&id) {
                 return Ok(());
             }
             if length > LARGEST_OVERWRITTEN {

@@ -18,7 +18,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use understudy_formats::private::open_own;
+use understudy_formats::private_directories::open_own;
 use understudy_numbers::Epoch;
 use xxhash_rust::xxh3::xxh3_64;
 

@@ -15,9 +15,9 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use understudy_catalogue::message;
 use understudy_formats::events::{monotonic_ns, realtime_ns};
-use understudy_formats::private::in_memory;
+use understudy_formats::private_directories::in_memory;
 use understudy_numbers::Epoch;
-use understudy_policy::ranges::Ranges;
+use understudy_policy::ranges::ByteRanges;
 
 /// Largest file in bytes that is copied because a mapping may overwrite it.
 pub(super) const LARGEST_OVERWRITTEN: u64 = 64 << 20;
@@ -48,7 +48,7 @@ pub struct Recorder {
     /// Files that have been recorded since the cut.
     pub(super) known: HashMap<Id, Known>,
     /// Ranges of files whose old bytes have been recorded since the cut.
-    pub(super) overwritten: HashMap<Id, Ranges>,
+    pub(super) overwritten: HashMap<Id, ByteRanges>,
     /// Backup with old bytes of a file, and their number.
     pub(super) pools: HashMap<Id, (PathBuf, u64)>,
     /// Names of open files whose own names were removed.

@@ -20,7 +20,7 @@ use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use understudy_policy::ranges::Range;
+use understudy_policy::ranges::ByteRange;
 
 /// Maximum number of overwritten bytes per section that are kept in the log.
 ///
@@ -45,7 +45,7 @@ impl Source<'_> {
     }
 
     /// Reads all these ranges into `bytes`, one after the other.
-    fn read(&self, ranges: &[Range], bytes: &mut [u8]) -> io::Result<()> {
+    fn read(&self, ranges: &[ByteRange], bytes: &mut [u8]) -> io::Result<()> {
         match self {
             Source::Readable(file) => read(file, ranges, bytes),
             Source::Written(file) => read_apart(file, ranges, bytes),
@@ -53,7 +53,7 @@ impl Source<'_> {
     }
 }
 
-fn read(file: &File, ranges: &[Range], bytes: &mut [u8]) -> io::Result<()> {
+fn read(file: &File, ranges: &[ByteRange], bytes: &mut [u8]) -> io::Result<()> {
     let mut rest = bytes;
     for &(offset, length) in ranges {
         let (part, after) = rest.split_at_mut(length as usize);
@@ -67,7 +67,7 @@ fn read(file: &File, ranges: &[Range], bytes: &mut [u8]) -> io::Result<()> {
 ///
 /// Closing a descriptor of the file in the shared table would release the program's locks on the
 /// file (fcntl(2), unshare(2)).
-fn read_apart(file: &File, ranges: &[Range], bytes: &mut [u8]) -> io::Result<()> {
+fn read_apart(file: &File, ranges: &[ByteRange], bytes: &mut [u8]) -> io::Result<()> {
     let name = format!("/proc/thread-self/fd/{}", file.as_raw_fd());
     let act = || {
         // SAFETY: unshare(2) of this thread's table of descriptors.
@@ -93,7 +93,7 @@ impl Recorder {
         &mut self,
         name: impl Fn() -> PathBuf,
         source: Source<'_>,
-        ranges: &[Range],
+        ranges: &[ByteRange],
     ) -> io::Result<()> {
         let metadata = source.file().metadata()?;
         let id = Id::of(&metadata);
@@ -136,7 +136,7 @@ impl Recorder {
         path: &Path,
         id: Id,
         source: Source<'_>,
-        ranges: Vec<Range>,
+        ranges: Vec<ByteRange>,
         length: u64,
     ) -> io::Result<()> {
         let mut bytes = vec![0; length as usize];
@@ -186,7 +186,7 @@ impl Recorder {
         path: &Path,
         id: Id,
         file: &File,
-        ranges: Vec<Range>,
+        ranges: Vec<ByteRange>,
     ) -> io::Result<()> {
         let directory = path.parent().unwrap_or(path).to_owned();
         let named = OnceCell::new();
@@ -231,7 +231,7 @@ impl Recorder {
 pub fn put_back(
     path: &Path,
     id: Id,
-    ranges: &[Range],
+    ranges: &[ByteRange],
     bytes: &[u8],
     kept: Option<(&Path, u64, Option<Outcome>)>,
 ) -> io::Result<()> {

@@ -12,7 +12,7 @@ use std::fs;
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use understudy_catalogue::message;
-use understudy_formats::private::{in_memory, open_own};
+use understudy_formats::private_directories::{in_memory, open_own};
 use understudy_numbers::{Epoch, ProcessNumber};
 
 /// Extension of a log that had to continue in memory.

@@ -15,7 +15,7 @@ use std::io;
 use std::path::Path;
 use understudy_abi::effect;
 use understudy_abi::written::Written;
-use understudy_policy::ranges::Range;
+use understudy_policy::ranges::ByteRange;
 
 /// The program's descriptors, as recorded by the preload library.
 pub(super) static WRITTEN: Written = Written::new();
@@ -113,7 +113,7 @@ pub fn made(rt: &Runtime) {
 }
 
 /// Records ranges of an open file of the program that understudy is about to write.
-pub fn note_overwriting(rt: &Runtime, file: &File, ranges: &[Range]) {
+pub fn note_overwriting(rt: &Runtime, file: &File, ranges: &[ByteRange]) {
     let name = || last_name_of(file);
     if is_noting(rt)
         && let Some(recorder) = &mut *rt.undo.recorder.borrow_mut()

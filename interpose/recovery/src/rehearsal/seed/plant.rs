@@ -5,7 +5,7 @@ use super::quiet::Quiet;
 use super::work::serve;
 use crate::Runtime;
 use crate::user::signals;
-use crate::{renewal, shim, sys};
+use crate::{renewal, shim, system_calls};
 use std::fs::File;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -27,7 +27,7 @@ fn pair() -> io::Result<[Line; 2]> {
         {
             return Err(io::Error::last_os_error());
         }
-        Ok(ends.map(|end| Line::from(OwnedFd::from_raw_fd(sys::lift(end)))))
+        Ok(ends.map(|end| Line::from(OwnedFd::from_raw_fd(system_calls::move_descriptor(end)))))
     }
 }
 
@@ -61,7 +61,7 @@ fn fork(rt: &Runtime) -> io::Result<Line> {
             -1 => return Err(io::Error::last_os_error()),
             // In a replay the program's descriptors must have the numbers that they had in the
             // phase.
-            fd => OwnedFd::from_raw_fd(sys::lift(fd as i32)),
+            fd => OwnedFd::from_raw_fd(system_calls::move_descriptor(fd as i32)),
         };
         match shim::fork() {
             -1 => Err(io::Error::last_os_error()),

@@ -3,12 +3,12 @@
 
 use super::quiet::Quiet;
 use crate::Runtime;
-use crate::copies::Script;
+use crate::copies::ReplayPlan;
 use crate::rehearsal::child::{Child, Task};
 use crate::rehearsal::finding::{Finding, Rehearsed};
 use crate::rehearsal::seed_line::look;
 use crate::rehearsal::seed_request::{Answer, Request, read, write};
-use crate::sys;
+use crate::system_calls;
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
@@ -60,7 +60,7 @@ impl Rehearsal<'_> {
     ///
     /// Later replays read from the record of the first one, so one replay with the record is also
     /// tried.
-    fn learn(&mut self, finding: Finding, script: &mut Script) -> bool {
+    fn learn(&mut self, finding: Finding, script: &mut ReplayPlan) -> bool {
         self.times += 1;
         let is_recording = self.times == 1 && finding.failure.is_none();
         if is_recording {
@@ -85,7 +85,7 @@ enum Goal<'a> {
 /// Request that is being handled.
 struct Work<'a> {
     number: u64,
-    script: Script,
+    script: ReplayPlan,
     goal: Goal<'a>,
     result: File,
     child: Option<Child>,
@@ -93,7 +93,10 @@ struct Work<'a> {
 
 impl<'a> Work<'a> {
     fn of(request: Request, files: Vec<OwnedFd>) -> Option<Work<'a>> {
-        let mut files = files.into_iter().map(sys::lift_owned).map(File::from);
+        let mut files = files
+            .into_iter()
+            .map(system_calls::move_owned_descriptor)
+            .map(File::from);
         let (mut question, result) = (files.next()?, files.next()?);
         let (number, script, goal) = match request {
             Request::Rehearse(number) => (

@@ -14,7 +14,7 @@ use crate::objects::group::{self, ERR_GROUP};
 use crate::objects::window::{self, Epochs, LOCK_SHARED, NO_CHECK};
 use crate::raise::finish_win;
 use crate::{Runtime, recovery};
-use crate::{attempt, attention, cut};
+use crate::{attempt, cut, work_flags};
 use std::ffi::c_int;
 use understudy_mpi::real_types::{RealGroup, RealWin};
 
@@ -92,7 +92,7 @@ macro_rules! unless_spawned {
     ($rt:expr, $procedure:expr, $win:expr, $library:expr) => {
         if window::has_spawned($rt, $win) {
             outcome!(cut::hold($rt));
-            arch::will_block();
+            arch::mark_blocking_wait();
             let rc: Result<c_int, c_int> = $library(real_win($rt, $win));
             let rc = attempt!($rt, rc.unwrap_or_else(|rc| rc));
             return finish_win($rt, $procedure, rc, $win);
@@ -104,7 +104,7 @@ macro_rules! unless_spawned {
 ///
 /// Polls only once if other work is pending.
 fn next_word(rt: &Runtime, win: VirtWin) -> Result<(), Rewound> {
-    if attention::is_on() {
+    if work_flags::is_any_set() {
         recovery::check_own(rt, exposure::hear(rt, win), NO_WORD)?;
         cut::meanwhile(rt)
     } else {
@@ -170,7 +170,7 @@ pub unsafe extern "C" fn MPI_Win_complete(win: VirtWin) -> c_int {
             .is_none_or(|own| own.told().ranks.remove(&target))
     };
     for &target in targets.iter().filter(is_known) {
-        arch::will_return();
+        arch::mark_short_wait();
         // SAFETY: a window of the runtime, and a rank that `MPI_Win_start` has locked.
         let rc = attempt!(rt, unsafe {
             real::PMPI_Win_unlock(target, real_win(rt, win))

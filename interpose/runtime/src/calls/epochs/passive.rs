@@ -5,7 +5,6 @@
 
 use super::epoch_ends::{NO_WORD, check, noted, or_end, own};
 use crate::arch::{self, Rewound};
-use crate::attention::{self, SEVERAL};
 use crate::calls::arguments::outcome;
 use crate::calls::runtime;
 use crate::errors::SUCCESS;
@@ -13,6 +12,7 @@ use crate::generated::{Proc, real};
 use crate::handles::{VirtWin, real_win};
 use crate::objects::window::{self, Epochs, Flush, Hold, LOCK_SHARED, passive, recent};
 use crate::raise::finish_win;
+use crate::work_flags::{self, SEVERAL};
 use crate::{Runtime, recovery};
 use crate::{attempt, cut, exposure};
 use std::ffi::c_int;
@@ -30,7 +30,7 @@ const COURTESY: Duration = Duration::from_millis(10);
 /// Lets the library make progress with messages.
 fn get_on(rt: &Runtime, win: VirtWin) -> Result<(), Rewound> {
     fence(Ordering::SeqCst);
-    arch::will_return();
+    arch::mark_short_wait();
     recovery::check_own(rt, exposure::hear(rt, win), NO_WORD).map(drop)
 }
 
@@ -48,7 +48,7 @@ fn wait(rt: &Runtime, win: VirtWin, take: impl Fn(bool) -> bool) -> Result<(), R
         // A call that yields to other threads starts from its entry, and loses the time that it has
         // waited.
         let waited = began.elapsed();
-        if take(waited > COURTESY || attention::is(SEVERAL)) {
+        if take(waited > COURTESY || work_flags::is_set(SEVERAL)) {
             return Ok(());
         }
         if waited > QUICK {
@@ -87,7 +87,7 @@ pub unsafe extern "C" fn MPI_Win_lock(
     win: VirtWin,
 ) -> c_int {
     let rt = runtime();
-    if !attention::is_on() && recent::lock(rt, win, rank, lock_type, assert) {
+    if !work_flags::is_any_set() && recent::lock(rt, win, rank, lock_type, assert) {
         return SUCCESS;
     }
     lock_any(rt, win, rank, lock_type, assert)
@@ -135,7 +135,7 @@ fn lock_any(rt: &Runtime, win: VirtWin, rank: c_int, lock_type: c_int, assert: c
 
 pub unsafe extern "C" fn MPI_Win_unlock(rank: c_int, win: VirtWin) -> c_int {
     let rt = runtime();
-    if !attention::is_on() && recent::unlock(rt, win, rank) {
+    if !work_flags::is_any_set() && recent::unlock(rt, win, rank) {
         return SUCCESS;
     }
     unlock_any(rt, win, rank)
@@ -158,7 +158,7 @@ fn unlock_any(rt: &Runtime, win: VirtWin, rank: c_int) -> c_int {
         .as_ref()
         .is_none_or(|(own, _)| own.told().ranks.remove(&rank))
     {
-        arch::will_return();
+        arch::mark_short_wait();
         // SAFETY: the real library checks its arguments.
         let rc = attempt!(rt, unsafe {
             real::PMPI_Win_unlock(rank, real_win(rt, win))
@@ -216,7 +216,7 @@ pub unsafe extern "C" fn MPI_Win_unlock_all(win: VirtWin) -> c_int {
         .as_ref()
         .is_none_or(|(own, _)| std::mem::take(&mut own.told().all))
     {
-        arch::will_return();
+        arch::mark_short_wait();
         // SAFETY: the real library checks its arguments.
         let rc = attempt!(rt, unsafe { real::PMPI_Win_unlock_all(real_win(rt, win)) });
         if rc != SUCCESS {
@@ -248,7 +248,7 @@ macro_rules! flushes {
                 }
                 Flush::Library => {}
             }
-            arch::will_return();
+            arch::mark_short_wait();
             // SAFETY: the real library checks its arguments.
             let flush = || unsafe { real::$real($($rank,)? real_win(rt, win)) };
             let rc = attempt!(rt, passive::told(rt, win, flush));

@@ -14,7 +14,7 @@ use crate::objects::comm::{self, create};
 use crate::objects::file::{self, File, Pointer, mode};
 use crate::objects::{errhandler, info};
 use crate::user::{self, FileCall};
-use crate::{cut, early, told, world};
+use crate::{cut, early, process_info, world};
 use std::ffi::{CStr, CString, OsStr, c_char, c_int};
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -146,11 +146,11 @@ fn shared_paths(rt: &Runtime, path: &Path, file_comm: VirtComm) -> [PathBuf; 2] 
     name.push(path.file_name().unwrap_or_else(|| OsStr::new("file")));
     name.push(format!(
         ".understudy-shared-{}-{uid:x}",
-        in_file_names(&told::job())
+        in_file_names(&process_info::job())
     ));
     [
         path.with_file_name(name),
-        user::in_job_memory(&told::job(), &format!("{uid:x}.pointer")),
+        user::in_job_memory(&process_info::job(), &format!("{uid:x}.pointer")),
     ]
 }
 

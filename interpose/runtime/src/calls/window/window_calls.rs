@@ -54,7 +54,7 @@ fn make(
     let mut window = blank(rt, own, flavor);
     window.no_locks = hints.no_locks.take();
     let mut new = RealWin(std::ptr::null_mut());
-    let rc = match gather::all_say(real_comm(rt, own), window.cells != 0) {
+    let rc = match gather::all_true(real_comm(rt, own), window.cells != 0) {
         Ok(true) => constructor(&mut window, real_comm(rt, own), hints.real, &mut new),
         Ok(false) => ERR_NO_MEM,
         Err(error) => error.code(),
@@ -138,7 +138,7 @@ fn allocate(rt: &Runtime, window: &mut Window, own: RealComm) -> Result<(), c_in
     }
     window.block = heap::zeros(window.size.max(0) as u64 + ALIGNMENT);
     window.base = window.block.next_multiple_of(ALIGNMENT);
-    match gather::all_say(own, window.block != 0) {
+    match gather::all_true(own, window.block != 0) {
         Ok(true) => Ok(()),
         Ok(false) => Err(ERR_NO_MEM),
         Err(error) => Err(error.code()),

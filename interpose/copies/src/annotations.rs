@@ -1,0 +1,144 @@
+//! Annotations: memory that need not be saved according to the program (`understudy.h`).
+//!
+//! Checkpoints omit such pages. Recoveries leave zeros there, which functions of the program
+//! replace ([`crate::recompute`]). Only whole pages count.
+#![allow(unsafe_code)]
+
+mod mark_list;
+mod marked_memory;
+
+use crate::{Runtime, events};
+pub use mark_list::{Annotation, AnnotationList};
+pub(crate) use marked_memory::AnnotationState;
+use marked_memory::{AllAnnotations, replace_region};
+pub use marked_memory::{FunctionRegion, SavedAnnotations, StepProgress, whole_pages};
+pub use understudy_formats::events::AnnotationKind as Way;
+use understudy_image::runs::{AddrRange, PageRun};
+
+/// Byte value of poisoned memory.
+pub const POISON: u8 = 0xa5;
+
+/// Records memory whose content is not needed after the next point, and not written before.
+pub fn discard(rt: &Runtime, memory: AddrRange, place: u64) {
+    let way = Way::Discard;
+    rt.marks
+        .marks
+        .borrow_mut()
+        .discarded
+        .push(Annotation { way, memory, place });
+}
+
+/// Records memory whose content is never needed in another process or after a recovery.
+pub fn exclude(rt: &Runtime, memory: AddrRange, place: u64) {
+    let way = Way::Exclude;
+    rt.marks
+        .marks
+        .borrow_mut()
+        .lasting
+        .exclude(Annotation { way, memory, place });
+}
+
+/// Records memory whose content is needed again.
+pub fn include(rt: &Runtime, range: AddrRange) {
+    rt.marks.marks.borrow_mut().lasting.include(range);
+}
+
+/// Sets the function that recomputes the content of a region.
+///
+/// Without a function, or with an empty range, the region that begins there is removed.
+pub fn recompute(rt: &Runtime, region: FunctionRegion) {
+    replace_region(&mut rt.marks.marks.borrow_mut().lasting.recomputed, region);
+}
+
+/// Sets the function that undoes changes of a region step by step; removal as above.
+pub fn reversible(rt: &Runtime, region: FunctionRegion) {
+    replace_region(&mut rt.marks.marks.borrow_mut().lasting.reversible, region);
+}
+
+/// True if functions may replace parts of this process's own replica.
+pub fn trusts_functions(rt: &Runtime) -> bool {
+    !rt.marks.is_distrusted.get()
+}
+
+/// Disallows that functions replace parts of the own replica.
+pub fn distrust(rt: &Runtime) {
+    rt.marks.is_distrusted.set(true);
+}
+
+/// Records the end of a step of the program.
+pub fn record_step(rt: &Runtime, number: i64) {
+    let steps = &mut rt.marks.marks.borrow_mut().lasting.steps;
+    (steps.last, steps.reported) = (number, steps.reported + 1);
+}
+
+/// Returns the regions that functions recompute, in their order.
+pub fn recomputed(rt: &Runtime) -> Vec<FunctionRegion> {
+    rt.marks.marks.borrow().lasting.recomputed.clone()
+}
+
+/// Returns the pages (sorted) that a checkpoint now may omit, at a point or elsewhere.
+pub fn omitted_pages(rt: &Runtime, at_point: bool) -> Vec<PageRun> {
+    let marks = rt.marks.marks.borrow();
+    if at_point {
+        marks.left_out()
+    } else {
+        marks.lasting.left_out()
+    }
+}
+
+/// Returns the annotations behind [`left_out`], and those that expired since the last call.
+pub fn at_cut(rt: &Runtime, at_point: bool) -> (Vec<Annotation>, Vec<Annotation>) {
+    rt.marks.marks.borrow_mut().at_cut(at_point)
+}
+
+/// Returns the name of a place in the program, which `find` determines the first time.
+pub fn place_name(rt: &Runtime, place: u64, find: impl FnOnce() -> String) -> String {
+    rt.marks
+        .names
+        .borrow_mut()
+        .entry(place)
+        .or_insert_with(find)
+        .clone()
+}
+
+/// Records the passage of a point, at which all discarded memory expires.
+///
+/// That memory is needed again as soon as it has been written.
+#[inline]
+pub fn pass_point(rt: &Runtime) {
+    let mut marks = rt.marks.marks.borrow_mut();
+    if !marks.discarded.is_empty() {
+        let discarded = std::mem::take(&mut marks.discarded);
+        expire(&mut marks.expired, &discarded);
+    }
+}
+
+#[cold]
+fn expire(forgotten: &mut AnnotationList, discarded: &[Annotation]) {
+    if events::is_recording() {
+        discarded.iter().for_each(|&mark| forgotten.add(mark));
+    }
+    if crate::process_info::config().poison {
+        discarded
+            .iter()
+            .flat_map(|mark| whole_pages(mark.memory))
+            .for_each(|run| {
+                let range = run.range();
+                // SAFETY: the program's own memory, whose content the program has discarded.
+                unsafe { (range.start as *mut u8).write_bytes(POISON, range.len() as usize) };
+            });
+    }
+}
+
+/// Returns the annotations that are saved with a cut.
+pub fn saved_annotations(rt: &Runtime) -> SavedAnnotations {
+    rt.marks.marks.borrow().lasting.clone()
+}
+
+/// Restores saved annotations.
+pub fn restore(rt: &Runtime, lasting: SavedAnnotations) {
+    rt.marks.marks.set(AllAnnotations {
+        lasting,
+        ..AllAnnotations::NONE
+    });
+}

@@ -1,0 +1,189 @@
+//! Deduplication queries to buddies (`UNDERSTUDY_SHARED_PAGES`).
+//!
+//! A query takes a message to the buddy and one back before any page is sent. So by default a
+//! sample is queried now and then, and all pages only if the sample has found enough equal ones.
+
+use super::buddies::buddies_by_layer;
+use super::checkpoint_parts::CheckpointParts;
+use super::replica::EncodedState;
+use super::transfer::Transfer;
+use crate::{fault, process_info, world};
+use std::mem::replace;
+use understudy_image::deduplication::{self, PageQuery};
+use understudy_image::helper::{Helper, HelperTask};
+use understudy_image::image_delta::Delta;
+use understudy_image::runs::{self, PageRun};
+use understudy_image::sums;
+use understudy_image::wire::SendOptions;
+use understudy_job::Runtime;
+use understudy_mpi as mpi;
+use understudy_policy::query_policy::{PageQueryKind, QueryHistory};
+use understudy_settings::SharedPages;
+
+/// Pages in a sample.
+const SAMPLE_PAGES: u64 = 64;
+
+/// Progress of the query to one buddy.
+#[derive(Debug, PartialEq, Eq)]
+enum QueryProgress {
+    /// The query is to be sent.
+    Due(PageQueryKind),
+    /// Pages that have been queried.
+    Sent { pages: Vec<PageRun>, is_all: bool },
+    /// No further query.
+    Over,
+}
+
+/// Queries about one checkpoint, by layer.
+pub struct PageQueries {
+    layers: Vec<QueryProgress>,
+    /// Number of pages that the buddy has itself.
+    equal_pages: Vec<u64>,
+    /// Computation of all pages' identities, and its result.
+    identifying: Option<HelperTask>,
+    identities: Option<Vec<u64>>,
+}
+
+impl PageQueries {
+    /// Determines the queries to make for a checkpoint.
+    pub fn determine(rt: &Runtime, delta: &Delta, habits: &[QueryHistory]) -> PageQueries {
+        let setting = match world::get(rt).redundancy.is_parity() {
+            // Parity is sent, which consists of no worker's pages.
+            true => SharedPages::Never,
+            false => process_info::config().shared_pages,
+        };
+        let inquiry =
+            |habit: &QueryHistory| match habit.question(setting, delta.epoch(), delta.page_count())
+            {
+                PageQueryKind::Nothing => QueryProgress::Over,
+                question => QueryProgress::Due(question),
+            };
+        PageQueries {
+            layers: habits.iter().map(inquiry).collect(),
+            equal_pages: vec![0; habits.len()],
+            identifying: None,
+            identities: None,
+        }
+    }
+
+    /// True if all pages of a layer may be sent without a query.
+    pub fn is_over(&self, layer: usize) -> bool {
+        self.layers
+            .get(layer)
+            .is_none_or(|inquiry| *inquiry == QueryProgress::Over)
+    }
+
+    /// Returns the number of pages that the buddy of a layer has itself.
+    pub fn equal_pages(&self, layer: usize) -> u64 {
+        self.equal_pages.get(layer).copied().unwrap_or(0)
+    }
+
+    /// Advances as far as possible: sends queries, receives answers, and sends the other pages.
+    ///
+    /// The checksums must have been stored.
+    pub fn advance(
+        &mut self,
+        rt: &Runtime,
+        transfers: &mut [Transfer],
+        (delta, state): (&Delta, &EncodedState),
+        hands: &mut CheckpointParts,
+    ) -> mpi::Result<()> {
+        if (0..self.layers.len()).all(|layer| self.is_over(layer)) {
+            return Ok(());
+        }
+        for ((layer, transfer), (to, _)) in
+            transfers.iter_mut().enumerate().zip(buddies_by_layer(rt))
+        {
+            let comm = world::private(rt);
+            let asked = match self.layers.get(layer) {
+                None | Some(QueryProgress::Over | QueryProgress::Due(PageQueryKind::Nothing)) => {
+                    continue;
+                }
+                Some(QueryProgress::Due(PageQueryKind::Sample)) => {
+                    let runs = deduplication::sample(delta.runs(), SAMPLE_PAGES);
+                    let identities = hands.store.identities(&runs);
+                    Some((PageQuery::new(&runs, identities, hands.store), false))
+                }
+                Some(QueryProgress::Due(PageQueryKind::All)) => {
+                    self.identities(delta, hands).map(|identities| {
+                        let wanted = PageQuery::new(delta.runs(), identities.clone(), hands.store);
+                        (wanted, true)
+                    })
+                }
+                Some(QueryProgress::Sent { .. }) => None,
+            };
+            if let Some((wanted, is_all)) = asked {
+                transfer.send_query(comm, to, &wanted)?;
+                fault::point("ask.begin", delta.epoch());
+                let pages = wanted.pages().to_vec();
+                self.layers[layer] = QueryProgress::Sent { pages, is_all };
+            }
+            let Some(answer) = transfer.take_answer()? else {
+                continue;
+            };
+            let QueryProgress::Sent { pages, is_all } =
+                replace(&mut self.layers[layer], QueryProgress::Over)
+            else {
+                continue;
+            };
+            let theirs = deduplication::decode_answer(&pages, &answer);
+            let counts = [&pages, &theirs].map(|pages| runs::total(pages));
+            hands.query_histories[layer].record_answer(delta.epoch(), delta.page_count(), counts);
+            if hands.query_histories[layer].is_worthwhile()
+                && !is_all
+                && counts[0] < delta.page_count()
+            {
+                self.layers[layer] = QueryProgress::Due(PageQueryKind::All);
+                continue;
+            }
+            self.equal_pages[layer] = counts[1];
+            let outgoing = delta.outgoing(theirs, hands.store, SendOptions::default());
+            let sums = hands.store.sums(&outgoing.runs);
+            transfer.set_outgoing(outgoing, state.clone());
+            transfer.set_sums(sums);
+            transfer.ship(comm, to)?;
+        }
+        Ok(())
+    }
+
+    fn identities(&mut self, delta: &Delta, hands: &CheckpointParts) -> Option<&Vec<u64>> {
+        if self.identities.is_none() {
+            let start = || {
+                hands
+                    .helper
+                    .start(Box::new(sums::identities_work(delta.runs(), hands.store)))
+            };
+            let task = self.identifying.get_or_insert_with(start);
+            if !hands.helper.poll(task) {
+                return None;
+            }
+            self.identities = self.identifying.take().map(|task| hands.helper.wait(task));
+        }
+        self.identities.as_ref()
+    }
+
+    /// Ends all queries, and waits for the helper thread.
+    pub fn finish(self, helper: &Helper) {
+        if let Some(task) = self.identifying {
+            helper.wait(task);
+        }
+    }
+}
+
+/// Answers the queries of other workers about their pages in this worker's image after `delta`.
+///
+/// The checksums of the delta must have been stored.
+pub fn answer_queries(
+    transfers: &mut [Transfer],
+    delta: &Delta,
+    hands: &mut CheckpointParts,
+) -> mpi::Result<()> {
+    for transfer in transfers {
+        if let Some(wanted) = transfer.take_query() {
+            let found = wanted.find_in(&hands.own.image.after(delta), hands.store);
+            fault::point("ask.end", delta.epoch());
+            transfer.send_answer(wanted.encode_answer(&found), found, hands.store)?;
+        }
+    }
+    Ok(())
+}

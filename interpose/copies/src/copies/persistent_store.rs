@@ -1,0 +1,267 @@
+//! The persistent replica store: replicas that outlive their process.
+//!
+//! Pages and checksums are in files in memory ([`Files`]), of which the process manager has
+//! descriptors, too. All other data that the use of the replicas requires are recorded there
+//! ([`ReplicaRecords`]): before this process reports to the others that its replicas of an epoch are
+//! complete, and again when the epoch is committed. Slots to which a record refers are not reused
+//! ([`PageStore::protect`]). So the last committed epoch is available whenever this process dies,
+//! and the next one as soon as other processes may commit it.
+//!
+//! The process that receives the files adopts them ([`super::adoption`]) without a copy.
+
+use super::records::{RecordState, ReplicaRecords};
+use super::replica::Replica;
+use crate::fault::MissingFeature;
+use crate::renewal;
+use crate::{fault, system_calls, world};
+use bincode::config::standard;
+use understudy_catalogue::message;
+use understudy_image::absent_pages;
+use understudy_image::image_delta::SlotRun;
+use understudy_image::runs::PageRun;
+use understudy_image::store::{ArenaFiles, Extent, PageStore, StoreConfig, StoreError};
+use understudy_job::Runtime;
+use understudy_numbers::{ProcessNumber, Worker};
+
+/// Configuration that reserves addresses for 1 TiB; only used pages take memory.
+pub const STORE_CONFIG: StoreConfig = StoreConfig {
+    base: None,
+    capacity_pages: 1 << 28,
+    dont_fork: true,
+};
+
+/// Replicas of one epoch in this process.
+#[derive(Clone, Copy)]
+pub struct ReplicaSet<'a> {
+    pub own: &'a Replica,
+    /// Replicas of other workers, by layer.
+    pub partners: &'a [Replica],
+}
+
+/// Facts that are recorded beside the replicas.
+pub struct RecordContext {
+    /// State of the job that a replacement needs.
+    pub job_state: Vec<u8>,
+    /// Pages whose changes functions of the program undo (sorted).
+    pub reversible: Vec<PageRun>,
+}
+
+/// Record of replicas, for writing.
+#[derive(bincode::Encode)]
+struct WrittenRecord<'a> {
+    worker: Worker,
+    process: ProcessNumber,
+    recoveries: u32,
+    welcome: Vec<u8>,
+    own: &'a Replica,
+    partners: &'a [Replica],
+}
+
+/// Record of replicas, for reading; its fields have the order of [`WrittenRecord`].
+#[derive(bincode::Decode)]
+pub struct ReplicaRecord {
+    /// Worker that the process ran.
+    pub(super) worker: Worker,
+    pub(super) player: ProcessNumber,
+    pub(super) recoveries: u32,
+    /// State of the job that a replacement needs.
+    pub(super) welcome: Vec<u8>,
+    pub(super) own: Replica,
+    pub(super) partners: Vec<Replica>,
+}
+
+/// Persistent replica store of this process.
+pub struct PersistentStore {
+    pub(super) files: ArenaFiles,
+    pub(super) records: ReplicaRecords,
+    /// Slots to which the committed record refers.
+    pub(super) committed: Vec<Extent>,
+    /// Slots to which the record of the later epoch refers.
+    pub(super) whole: Vec<Extent>,
+    /// Worker whose replicas these are, according to the process manager.
+    pub(super) reported_worker: Option<Worker>,
+    /// Replicas of a later epoch that were complete in the predecessor.
+    ///
+    /// Pages that differ are in other slots.
+    pub(super) inherited: Option<(Replica, Vec<Replica>)>,
+}
+
+/// Persistent replica store of another process, read but not used yet.
+pub struct ForeignStore {
+    pub(super) files: ArenaFiles,
+    pub(super) records: ReplicaRecords,
+    pub(super) committed: Option<ReplicaRecord>,
+    pub(super) whole: Option<ReplicaRecord>,
+}
+
+impl ForeignStore {
+    /// Returns the record of the latest epoch.
+    pub fn last(&self) -> Option<&ReplicaRecord> {
+        self.whole.as_ref().or(self.committed.as_ref())
+    }
+}
+
+impl ReplicaRecord {
+    /// Returns the replicas.
+    pub fn kept(&self) -> ReplicaSet<'_> {
+        ReplicaSet {
+            own: &self.own,
+            partners: &self.partners,
+        }
+    }
+}
+
+impl ReplicaSet<'_> {
+    /// True if pages are missing that only a replay restores.
+    ///
+    /// A replay needs more than the recorded data. `reversible` pages are missing in the own
+    /// replica only, and its buddy has them.
+    fn is_reduced(self, reversible: &[PageRun]) -> bool {
+        let is_thin = |copy: &Replica| copy.script.is_some() || !copy.image.absent().is_empty();
+        let is_own_thin = self.own.script.is_some()
+            || !absent_pages::without(self.own.image.absent(), reversible).is_empty();
+        is_own_thin || self.partners.iter().any(is_thin)
+    }
+
+    /// Returns the slots of all pages; slots that several replicas share occur more than once.
+    pub fn extents(self) -> Vec<Extent> {
+        let copies = std::iter::once(self.own).chain(self.partners);
+        let runs = copies.flat_map(|copy| copy.image.runs());
+        runs.map(|run| SlotRun::extent(*run)).collect()
+    }
+}
+
+/// Creates the store of pages, which outlives this process if files in memory are available.
+pub fn new_store() -> Result<(PageStore, Option<PersistentStore>), StoreError> {
+    if system_calls::is_file_size_unlimited() && !fault::is_missing(MissingFeature::Memfd) {
+        match ArenaFiles::new() {
+            Ok(files) => {
+                let store = PageStore::in_files(STORE_CONFIG, files.clone(), &[])?;
+                return Ok((store, Some(PersistentStore::new(files)?)));
+            }
+            Err(error) => log::info!("copies do not outlive their process: {error}"),
+        }
+    }
+    Ok((PageStore::new(STORE_CONFIG)?, None))
+}
+
+impl PersistentStore {
+    /// Creates empty records.
+    fn new(files: ArenaFiles) -> Result<PersistentStore, StoreError> {
+        Ok(PersistentStore {
+            records: ReplicaRecords::new(&files)?,
+            files,
+            committed: Vec::new(),
+            whole: Vec::new(),
+            reported_worker: None,
+            inherited: None,
+        })
+    }
+
+    /// Returns the files with the replicas.
+    pub fn files(&self) -> ArenaFiles {
+        self.files.clone()
+    }
+
+    /// Records that all replicas of the next epoch are complete in this process.
+    ///
+    /// To be called before this is reported to any other process.
+    pub fn record_complete(
+        &mut self,
+        rt: &Runtime,
+        kept: ReplicaSet,
+        context: RecordContext,
+        store: &mut PageStore,
+    ) {
+        if kept.is_reduced(&context.reversible) {
+            return self.drop_files(store);
+        }
+        self.whole = kept.extents();
+        store.protect([&self.committed[..], &self.whole].concat());
+        if !self.write_record(rt, kept, context.job_state, RecordState::Complete) {
+            self.drop_files(store);
+        }
+    }
+
+    /// Commits that epoch. Until then the previous epoch must not change.
+    pub fn commit(&mut self, store: &mut PageStore) {
+        self.records.commit();
+        self.committed = std::mem::take(&mut self.whole);
+        store.protect(self.committed.clone());
+    }
+
+    /// Discards that epoch.
+    pub fn discard_next(&mut self, store: &mut PageStore) {
+        self.records.discard_complete();
+        self.whole.clear();
+        store.protect(self.committed.clone());
+    }
+
+    /// Records the replicas of the epoch to which a recovery has returned.
+    pub fn record_committed(
+        &mut self,
+        rt: &Runtime,
+        kept: ReplicaSet,
+        context: RecordContext,
+        store: &mut PageStore,
+    ) {
+        if kept.is_reduced(&context.reversible) {
+            return self.drop_files(store);
+        }
+        let extents = kept.extents();
+        store.protect([&self.committed[..], &extents].concat());
+        if !self.write_record(rt, kept, context.job_state, RecordState::Committed) {
+            return self.drop_files(store);
+        }
+        self.committed = extents;
+        store.protect(self.committed.clone());
+    }
+
+    /// Invalidates the records.
+    pub fn invalidate(&mut self, store: &mut PageStore) {
+        self.records.clear();
+        self.committed.clear();
+        self.whole.clear();
+        store.protect([]);
+    }
+
+    /// Invalidates the records and makes the process manager drop the files.
+    fn drop_files(&mut self, store: &mut PageStore) {
+        self.invalidate(store);
+        if self.reported_worker.take().is_some() {
+            renewal::keep_nothing();
+        }
+    }
+
+    /// Writes a record and passes the files to the process manager.
+    ///
+    /// Returns false if the record does not fit.
+    fn write_record(
+        &mut self,
+        rt: &Runtime,
+        kept: ReplicaSet,
+        welcome: Vec<u8>,
+        standing: RecordState,
+    ) -> bool {
+        let world = world::get(rt);
+        let written = WrittenRecord {
+            worker: world::worker(rt),
+            process: world.process,
+            recoveries: world.recoveries,
+            welcome,
+            own: kept.own,
+            partners: kept.partners,
+        };
+        let bytes = bincode::encode_to_vec(written, standard())
+            .expect("encoding into memory does not fail");
+        if let Err(error) = self.records.write(&bytes, standing) {
+            log::warn!("{}", message::copies_die_with_process(error));
+            return false;
+        }
+        if self.reported_worker != Some(world::worker(rt)) {
+            self.reported_worker = Some(world::worker(rt));
+            renewal::hand_over(world::worker(rt), [&self.files.pages, &self.files.index]);
+        }
+        true
+    }
+}
