@@ -210,7 +210,8 @@ fn prepare(
     run: &mut UndoRun,
 ) -> Result<OpenedAreas, StepBackError> {
     let now = annotations::saved_annotations(rt);
-    let layout = Layout::read_self(user::State::zones()).map_err(|_| StepBackError::NoFunction)?;
+    let layout =
+        Layout::read_self(user::ProgramState::zones()).map_err(|_| StepBackError::NoFunction)?;
     let was_there = |region: &&FunctionRegion| {
         then.reversible()
             .iter()

@@ -13,12 +13,12 @@ pub struct LoaderDebug {
     changed: usize,
     state: i32,
     loader: usize,
-    /// Absent before version [`EXTENDED`].
+    /// Absent before version [`FIRST_LINKED_VERSION`].
     next: *const LoaderDebug,
 }
 
 /// First version of the structure with a successor.
-const EXTENDED: i32 = 2;
+const FIRST_LINKED_VERSION: i32 = 2;
 
 impl LoaderDebug {
     /// Returns the executable's record, the first one of its namespace.
@@ -37,10 +37,10 @@ impl LoaderDebug {
     /// `list` must be the address of `_r_debug`, or null.
     pub unsafe fn namespaces(list: *const LoaderDebug) -> usize {
         let existing = |at: *const LoaderDebug| (!at.is_null()).then_some(at);
-        // SAFETY: an element of the list. Elements have a successor field from version [`EXTENDED`]
+        // SAFETY: an element of the list. Elements have a successor field from version [`FIRST_LINKED_VERSION`]
         // on.
         let next = |at: &*const LoaderDebug| unsafe {
-            let is_extended = (&raw const (**at).version).read() >= EXTENDED;
+            let is_extended = (&raw const (**at).version).read() >= FIRST_LINKED_VERSION;
             existing(if is_extended {
                 (**at).next
             } else {

@@ -8,10 +8,10 @@
 //! If the stack is damaged, walking it may fault, which only ends the walk.
 #![allow(unsafe_code)]
 
-mod places;
+mod file_position;
 
 use crate::{arch, unwinder, user};
-use places::Place;
+use file_position::FilePosition;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 use understudy_abi::{ZONE_END, ZONE_START};
@@ -22,14 +22,14 @@ use understudy_relay::{FRAMES, NoteCell};
 const FAULTS: [c_int; 4] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE];
 
 /// True while a signal is being recorded.
-static BUSY: AtomicBool = AtomicBool::new(false);
+static IS_RECORDING: AtomicBool = AtomicBool::new(false);
 
 /// Addresses of the frames, innermost first.
-struct Walk {
+struct StackWalk {
     /// Address of the instruction that the signal interrupted.
     ///
     /// Frames further in belong to the handler.
-    from: u64,
+    interrupted_at: u64,
     /// True once the walk has reached the interrupted frame.
     is_past_handler: bool,
     count: usize,
@@ -54,24 +54,24 @@ pub unsafe extern "C" fn on_signal(
             &mut *context.cast::<libc::ucontext_t>(),
         )
     };
-    if is_of_the_program(info) && call::outlives_fault(context) {
+    if is_caused_by_program(info) && call::outlives_fault(context) {
         return false;
     }
-    if is_of_the_program(info) && arch::is_stoppable() && !is_in_zone(context) {
+    if is_caused_by_program(info) && arch::is_stoppable() && !is_on_runtime_stack(context) {
         return !arch::stop(context, arch::StopReason::Fault);
     }
-    if BUSY.swap(true, Ordering::Relaxed) {
+    if IS_RECORDING.swap(true, Ordering::Relaxed) {
         return !arch::escape_from(context);
     }
     if let Some(note) = user::note_cell() {
         // SAFETY: the kernel has set the address for faults. For other signals the field contains a
         // process id and is not used.
         note.begin(signal, info.si_code, unsafe { info.si_addr() } as u64);
-        if is_of_the_program(info) {
-            note_places(note, arch::interrupted_address(context));
+        if is_caused_by_program(info) {
+            record_places(note, arch::interrupted_address(context));
         }
     }
-    BUSY.store(false, Ordering::Relaxed);
+    IS_RECORDING.store(false, Ordering::Relaxed);
     true
 }
 
@@ -79,7 +79,7 @@ pub unsafe extern "C" fn on_signal(
 ///
 /// False if another process sent the signal, or the hardware reported a memory error
 /// (sigaction(2)). In these cases no place is recorded.
-fn is_of_the_program(info: &libc::siginfo_t) -> bool {
+fn is_caused_by_program(info: &libc::siginfo_t) -> bool {
     const BUS_MCEERR_AR: c_int = 4;
     const BUS_MCEERR_AO: c_int = 5;
     if info.si_signo == libc::SIGBUS && matches!(info.si_code, BUS_MCEERR_AR | BUS_MCEERR_AO) {
@@ -90,28 +90,28 @@ fn is_of_the_program(info: &libc::siginfo_t) -> bool {
 }
 
 /// True if the stack is on the runtime side.
-fn is_in_zone(context: &libc::ucontext_t) -> bool {
+fn is_on_runtime_stack(context: &libc::ucontext_t) -> bool {
     (ZONE_START..ZONE_END).contains(&(context.uc_mcontext.gregs[libc::REG_RSP as usize] as usize))
 }
 
-fn note_places(note: &NoteCell, from: u64) {
-    let mut walk = Walk {
-        from,
+fn record_places(note: &NoteCell, from: u64) {
+    let mut walk = StackWalk {
+        interrupted_at: from,
         is_past_handler: false,
         count: 1,
         frames: [0; FRAMES],
     };
     walk.frames[0] = from;
-    let mut places = [const { Place::UNKNOWN }; FRAMES];
+    let mut places = [const { FilePosition::UNKNOWN }; FRAMES];
     // Recorded separately, in case the rest fails.
-    places::find(&walk.frames[..1], &mut places);
+    file_position::find(&walk.frames[..1], &mut places);
     note.add_frame(from, places[0].offset, places[0].module());
     with_faults_allowed(|| {
         // SAFETY: `add_caller` only writes to `walk`, so a walk may be ended at any point.
         unsafe { arch::guarded((&raw mut walk).cast(), walk_stack) };
     });
     let callers = &walk.frames[1..walk.count.min(FRAMES)];
-    places::find(callers, &mut places);
+    file_position::find(callers, &mut places);
     for (&address, place) in callers.iter().zip(&places) {
         note.add_frame(address, place.offset, place.module());
     }
@@ -139,15 +139,15 @@ unsafe extern "C" fn walk_stack(walk: *mut c_void) {
 }
 
 unsafe extern "C" fn add_caller(context: *mut c_void, walk: *mut c_void) -> c_int {
-    // SAFETY: `note_places` passes its `Walk`, the unwinder a valid context.
+    // SAFETY: `record_places` passes its `StackWalk`, the unwinder a valid context.
     let (walk, address) = unsafe {
         (
-            &mut *walk.cast::<Walk>(),
+            &mut *walk.cast::<StackWalk>(),
             unwinder::_Unwind_GetIP(context) as u64,
         )
     };
     if !walk.is_past_handler {
-        walk.is_past_handler = address == walk.from;
+        walk.is_past_handler = address == walk.interrupted_at;
         return unwinder::CONTINUE_WALK;
     }
     if walk.count >= FRAMES || address == 0 {

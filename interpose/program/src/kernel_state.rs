@@ -26,7 +26,7 @@ pub use status::STATUS;
 
 #[cfg(test)]
 mod tests {
-    use super::row::UNKNOWN;
+    use super::row::UNKNOWN_KIND;
     use super::*;
     use std::path::Path;
 
@@ -35,8 +35,8 @@ mod tests {
         for name in ["pipe", "anon_inode:[eventfd]", "file", "socket:unix:pair"] {
             assert_eq!(refusal(DESCRIPTORS, name), None, "{name}");
             let mut rows = DESCRIPTORS.to_vec();
-            rows.retain(|row| !row.is_for(name));
-            assert_eq!(refusal(&rows, name), Some(UNKNOWN), "{name}");
+            rows.retain(|row| !row.applies_to(name));
+            assert_eq!(refusal(&rows, name), Some(UNKNOWN_KIND), "{name}");
         }
     }
 
@@ -49,7 +49,7 @@ mod tests {
             .collect();
         assert!(names.contains(&"Pid") && names.len() > 40, "{names:?}");
         for name in names {
-            assert!(STATUS.iter().any(|row| row.is_for(name)), "{name}");
+            assert!(STATUS.iter().any(|row| row.applies_to(name)), "{name}");
         }
     }
 
@@ -63,7 +63,7 @@ mod tests {
         let mut count = 0;
         for flag in flags {
             count += 1;
-            assert!(MAPPINGS.iter().any(|row| row.is_for(flag)), "{flag}");
+            assert!(MAPPINGS.iter().any(|row| row.applies_to(flag)), "{flag}");
         }
         assert!(count > 0);
     }

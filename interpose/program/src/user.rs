@@ -7,33 +7,34 @@ mod accelerator;
 mod advice;
 mod checks;
 mod children;
+mod descriptors;
 mod effects;
 mod error;
+mod excluded_ranges;
 mod files;
 pub mod heap;
 mod hook;
 mod input;
 mod kernel_aio;
 mod kernel_calls;
-mod keys;
 mod layout;
 mod loader;
 mod lock_words;
 mod locks;
 mod lowered_limits;
 mod memory_policy;
-mod open;
 mod output;
 mod process;
 mod process_attributes;
 mod process_names;
 mod processor_time;
 mod program_runtime;
+mod program_state;
+mod protection_keys;
 mod refused;
 mod sections;
 mod sharing;
 pub mod signals;
-mod state;
 mod stopping;
 mod system_v;
 mod thread_number;
@@ -42,47 +43,47 @@ pub mod threads;
 mod timers;
 mod tls;
 mod undo;
-mod zones;
 
-pub use accelerator::{devices_go_on, may_use_devices, save_devices};
+pub use accelerator::{may_use_devices, restore_devices, save_devices};
 pub use checks::{check, check_kernel_state, shared_mappings};
-pub use effects::effect_of_others;
+pub use effects::record_unlocked_effect;
 pub use error::UserError;
+pub use excluded_ranges::zones;
 pub use files::{
-    also_written as also_written_file, name_of as name_of_open, note as note_files,
+    add_runtime_file as also_written_file, name_of as name_of_open, record_at_cut as note_files,
     take_locks as take_file_locks, written as written_files,
 };
 pub use hook::file_effect;
-pub use input::leave as leave_input;
-pub use keys::open as open_keys;
-pub use layout::{compare_layout, layout, live_stack, remember_start};
-pub use loader::{is_loading, is_locked as is_loader_locked, names};
+pub use input::replace_by_empty_input as leave_input;
+pub use layout::{compare_layout, layout, live_stack, record_start};
+pub use loader::{imports_procedure, is_loading, is_locked as is_loader_locked};
 pub use output::{
-    attach as attach_output, dead_note, dead_output, discard_library_output, flush as flush_output,
-    in_job_memory, inherit as inherit_output, leave, new_ledger, note_cell,
-    position as output_position, set_idle, set_stage, show_library_output,
+    attach as attach_output, discard_library_output, failed_output, failure_record,
+    flush as flush_output, in_job_memory, new_ledger, note_cell, position as output_position,
+    report_exit, set_idle, set_inherited as inherit_output, set_stage, show_library_output,
 };
 pub use process_names::{command_line, host_name, program_name};
 pub use program_runtime::{DOOR, Runtime};
+pub use program_state::{ProgramState, capture};
+pub use protection_keys::permit_all as open_keys;
 pub use refused::must_be_replaced;
 pub use sections::{
-    begin, begin_section, forget_before, release_output, remove_closed_ledgers, remove_ledger,
+    begin_recording, begin_section, forget_before, release_output, remove_closed_ledgers,
+    remove_ledger,
 };
-pub use sharing::Mapping as SharedMapping;
-pub use signals::Saved as SavedSignals;
-pub use state::{State, capture};
+pub use sharing::SharedMapping;
+pub use signals::SignalState as SavedSignals;
 pub use stopping::{stop_children, stop_for_good, stop_threads};
-pub use system_v::remove_made as remove_system_v;
+pub use system_v::remove_created as remove_system_v;
 pub use threads::{
-    allow as allow_threads, are_there as has_threads, go_back as threads_go_back,
-    let_go as let_threads_go,
+    enable as allow_threads, has_threads, resume as let_threads_go,
+    resume_from_image as threads_go_back,
 };
 pub use undo::{
-    ByteRange as FileRange, Call as FileCall, full_name, made as note_made, note as note_effect,
-    note_overwriting,
+    ByteRange as FileRange, FileCall, full_name, note as note_effect, note_overwriting,
+    record_created as note_made,
 };
 pub use undo::{
-    end_on_disk as end_files_on_disk, keep_on_disk as keep_files_on_disk, leave_files,
-    note_from_start, undo as undo_files, undo_earlier, undo_start, written,
+    end_on_disk as end_files_on_disk, keep_on_disk as keep_files_on_disk, record_from_start,
+    stop_recording, undo as undo_files, undo_earlier, undo_start, written,
 };
-pub use zones::zones;

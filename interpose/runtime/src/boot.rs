@@ -213,14 +213,14 @@ fn start(rt: &Runtime) -> Result<(), String> {
     arch::mpi_lock::connect(info().turns, process_info::user_symbol);
     arch::mpi_lock::set_unlocked_functions(
         crate::calls::from_another_thread,
-        crate::user::effect_of_others,
+        crate::user::record_unlocked_effect,
     );
-    crate::user::remember_start(rt);
+    crate::user::record_start(rt);
     if config.threads != Threads::Refused {
         crate::user::allow_threads(rt);
     }
     if config.restart {
-        crate::user::note_from_start(rt);
+        crate::user::record_from_start(rt);
     }
     process_info::set_config(config);
     fault::point("boot.end", Epoch::NONE);

@@ -75,7 +75,7 @@ pub fn take(rt: &Runtime) -> Result<(), Rewound> {
         && !rehearsal::compares()
         && !user::has_threads(rt)
     {
-        user::heap::give_back_freed();
+        user::heap::release_freed_pages();
     }
     let state = match user::capture(rt) {
         Ok(state) => state,

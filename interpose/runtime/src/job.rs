@@ -28,7 +28,7 @@ use understudy_settings::{Config, Scheme};
 /// If the job is running already, this process replaces a failed one, and the program's frame is
 /// replaced.
 pub fn init(rt: &Runtime) -> Result<(), Rewound> {
-    user::begin(rt);
+    user::begin_recording(rt);
     if !renewal::is_first(rt) {
         user::set_idle(false);
         enter(rt, recovery::come_in(rt));
@@ -214,7 +214,7 @@ unsafe extern "C" fn leaving(status: c_int) {
     if !world::is_worker() {
         return;
     }
-    user::leave(status);
+    user::report_exit(status);
     let Some(rt) = crate::DOOR.try_get() else {
         return;
     };
@@ -233,7 +233,7 @@ unsafe extern "C" fn leaving(status: c_int) {
 /// Handles _exit(2) of the program, which a signal handler may call at any point.
 unsafe extern "C" fn leaving_at_once(status: c_int) {
     if world::is_worker() {
-        user::leave(status);
+        user::report_exit(status);
     }
 }
 

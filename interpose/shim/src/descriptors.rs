@@ -5,8 +5,8 @@
 //! means to move it into the range of its namespace.
 #![allow(unsafe_code, non_snake_case)]
 
-use crate::table::go_below;
-use crate::threads::next;
+use crate::descriptor_table::begin_lift;
+use crate::threads::libc_function;
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicUsize};
@@ -14,12 +14,12 @@ use understudy_abi::RUNTIME_FD_BASE;
 use understudy_abi::layers::LayersDescriptors;
 
 unsafe extern "C" {
-    pub fn poll(polls: *mut Poll, count: u64, limit: c_int) -> c_int;
+    pub fn poll(polls: *mut PollDescriptor, count: u64, limit: c_int) -> c_int;
 }
 
 /// pollfd(3type)
 #[repr(C)]
-pub struct Poll {
+pub struct PollDescriptor {
     pub fd: c_int,
     pub events: i16,
     pub revents: i16,
@@ -40,33 +40,33 @@ pub unsafe fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
     // SAFETY: libc's function takes these arguments.
     unsafe {
         let real: unsafe extern "C" fn(c_int, c_int, ...) -> c_int =
-            core::mem::transmute(next(&REAL, c"fcntl"));
+            core::mem::transmute(libc_function(&REAL, c"fcntl"));
         real(fd, command, argument)
     }
 }
 
 /// First number of this namespace.
-static FIRST: AtomicI32 = AtomicI32::new(RUNTIME_FD_BASE);
+static FIRST_DESCRIPTOR: AtomicI32 = AtomicI32::new(RUNTIME_FD_BASE);
 
 /// Set of all descriptors of this namespace.
-static LAYERS: AtomicPtr<LayersDescriptors> = AtomicPtr::new(core::ptr::null_mut());
+static NAMESPACE_DESCRIPTORS: AtomicPtr<LayersDescriptors> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Sets the lowest number and the set of this namespace's descriptors.
 ///
-/// New descriptors are moved to `first` or above, and recorded in `layers`.
+/// New descriptors are moved to `first` or above, and recorded in `namespace_descriptors`.
 pub fn lift_to(first: c_int, layers: *const LayersDescriptors) {
-    FIRST.store(first, Relaxed);
-    LAYERS.store(layers.cast_mut(), Relaxed);
+    FIRST_DESCRIPTOR.store(first, Relaxed);
+    NAMESPACE_DESCRIPTORS.store(layers.cast_mut(), Relaxed);
 }
 
-fn layers() -> Option<&'static LayersDescriptors> {
+fn namespace_descriptors() -> Option<&'static LayersDescriptors> {
     // SAFETY: null, or the set of the preload library, which lives as long as the process.
-    unsafe { LAYERS.load(Relaxed).as_ref() }
+    unsafe { NAMESPACE_DESCRIPTORS.load(Relaxed).as_ref() }
 }
 
 /// Records a descriptor of this namespace.
-pub fn note(fd: c_int) {
-    if let Some(layers) = layers() {
+pub fn record_descriptor(fd: c_int) {
+    if let Some(layers) = namespace_descriptors() {
         layers.add(fd);
     }
 }
@@ -78,13 +78,13 @@ pub fn note(fd: c_int) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn close(fd: c_int) -> c_int {
     static REAL: AtomicUsize = AtomicUsize::new(0);
-    if let Some(layers) = layers() {
+    if let Some(layers) = namespace_descriptors() {
         layers.remove(fd);
     }
     // SAFETY: libc's function has this type.
     unsafe {
         let real: unsafe extern "C" fn(c_int) -> c_int =
-            core::mem::transmute(next(&REAL, c"close"));
+            core::mem::transmute(libc_function(&REAL, c"close"));
         real(fd)
     }
 }
@@ -100,13 +100,13 @@ pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) 
     static REAL: AtomicUsize = AtomicUsize::new(0);
     const CLOSE_RANGE_CLOEXEC: c_int = 4;
     let end = last.min(LayersDescriptors::END as c_uint - 1);
-    if let Some(layers) = layers().filter(|_| flags & CLOSE_RANGE_CLOEXEC == 0) {
+    if let Some(layers) = namespace_descriptors().filter(|_| flags & CLOSE_RANGE_CLOEXEC == 0) {
         (first..=end).for_each(|fd| layers.remove(fd as c_int));
     }
     // SAFETY: libc's function has this type.
     unsafe {
         let real: unsafe extern "C" fn(c_uint, c_uint, c_int) -> c_int =
-            core::mem::transmute(next(&REAL, c"close_range"));
+            core::mem::transmute(libc_function(&REAL, c"close_range"));
         real(first, last, flags)
     }
 }
@@ -115,9 +115,9 @@ pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) 
 ///
 /// If the move fails, the descriptor keeps its number.
 pub fn lift(fd: c_int) -> c_int {
-    let first = FIRST.load(Relaxed);
+    let first = FIRST_DESCRIPTOR.load(Relaxed);
     if !(0..first).contains(&fd) {
-        note(fd);
+        record_descriptor(fd);
         return fd;
     }
     // SAFETY: fcntl(2) and close(2) of a descriptor that was just created.
@@ -136,7 +136,7 @@ pub fn lift(fd: c_int) -> c_int {
             return fd;
         }
         close(fd);
-        note(high);
+        record_descriptor(high);
         high
     }
 }
@@ -144,11 +144,11 @@ pub fn lift(fd: c_int) -> c_int {
 /// Blocks until a connection is pending, so that accept(2) does not block afterwards.
 ///
 /// A thread that is about to lift a descriptor delays every thread that needs the table
-/// ([`go_below`]).
+/// ([`begin_lift`]).
 fn wait_for_connection(fd: c_int) {
     const F_GETFL: c_int = 3;
     const O_NONBLOCK: c_int = 0o4000;
-    let mut connection = Poll {
+    let mut connection = PollDescriptor {
         fd,
         events: 1,
         revents: 0,
@@ -181,9 +181,9 @@ macro_rules! lifted {
             // SAFETY: libc's function has this type; the rest is guaranteed by the caller.
             unsafe {
                 let real: unsafe extern "C" fn($($kind),*) -> c_int =
-                    core::mem::transmute(next(&REAL, NAME));
+                    core::mem::transmute(libc_function(&REAL, NAME));
                 $($wait($on);)?
-                let _below = go_below();
+                let _below = begin_lift();
                 lift(real($($argument),*))
             }
         }
@@ -233,8 +233,8 @@ macro_rules! lifted_pairs {
             // SAFETY: libc's function has this type; on success it has written two descriptors.
             unsafe {
                 let real: unsafe extern "C" fn($($kind,)* *mut [c_int; 2]) -> c_int =
-                    core::mem::transmute(next(&REAL, NAME));
-                let _below = go_below();
+                    core::mem::transmute(libc_function(&REAL, NAME));
+                let _below = begin_lift();
                 let result = real($($argument,)* fds);
                 if result == 0 {
                     let [first, second] = fds.read();
@@ -261,8 +261,8 @@ pub unsafe extern "C" fn pipe2(fds: *mut [c_int; 2], flags: c_int) -> c_int {
     // SAFETY: libc's function has this type; on success it has written two descriptors.
     unsafe {
         let real: unsafe extern "C" fn(*mut [c_int; 2], c_int) -> c_int =
-            core::mem::transmute(next(&REAL, c"pipe2"));
-        let _below = go_below();
+            core::mem::transmute(libc_function(&REAL, c"pipe2"));
+        let _below = begin_lift();
         let result = real(fds, flags);
         if result == 0 {
             let [first, second] = fds.read();

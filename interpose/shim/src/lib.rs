@@ -15,8 +15,9 @@
 //! The shim uses neither std nor a heap.
 #![no_std]
 
+mod delayed_exits;
+mod descriptor_table;
 mod descriptors;
-mod ends;
 mod progress;
 mod raw;
 mod real;
@@ -24,14 +25,13 @@ mod scope;
 mod sockets;
 mod start;
 mod streams;
-mod table;
 mod threads;
 mod time;
 mod waits;
 
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
-    ends::abort(0)
+    delayed_exits::abort(0)
 }
 
 understudy_abi::without_unwinder!();

@@ -6,14 +6,14 @@
 //! affected.
 #![allow(unsafe_code)]
 
-use crate::waits::{give_way, look};
+use crate::waits::{count_poll, yield_or_sleep};
 use core::ffi::{CStr, c_uint, c_void};
 use core::mem::transmute;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicUsize};
 
 /// Number of consecutive polls without progress before a yield: a few microseconds.
-const IDLE_LIMIT: u32 = 64;
+const MAX_IDLE_POLLS: u32 = 64;
 
 static WORKER_PROGRESS: AtomicUsize = AtomicUsize::new(0);
 
@@ -35,9 +35,9 @@ pub unsafe extern "C" fn ucp_worker_progress(worker: *mut c_void) -> c_uint {
         real(worker)
     };
     let idle = if found == 0 { IDLE.load(Relaxed) } else { 0 };
-    if idle == IDLE_LIMIT {
-        give_way(look());
+    if idle == MAX_IDLE_POLLS {
+        yield_or_sleep(count_poll());
     }
-    IDLE.store((idle + 1).min(IDLE_LIMIT), Relaxed);
+    IDLE.store((idle + 1).min(MAX_IDLE_POLLS), Relaxed);
     found
 }

@@ -8,7 +8,7 @@
 //! among the program's memory, where a recovery unmaps everything that the program has not mapped.
 #![allow(unsafe_code)]
 
-use crate::descriptors::{F_DUPFD, F_DUPFD_CLOEXEC, note};
+use crate::descriptors::{F_DUPFD, F_DUPFD_CLOEXEC, record_descriptor};
 use crate::streams;
 use core::arch::asm;
 use core::ffi::{c_int, c_long, c_void};
@@ -59,7 +59,7 @@ pub unsafe extern "C" fn syscall(
     // SAFETY: guaranteed by the caller; `__errno_location` is this thread's errno.
     unsafe {
         let first = match number {
-            WRITE | WRITEV => streams::own(first as c_int) as usize,
+            WRITE | WRITEV => streams::redirected_descriptor(first as c_int) as usize,
             _ => first,
         };
         match number {
@@ -92,7 +92,7 @@ pub unsafe extern "C" fn syscall(
                 );
                 if !(-LAST_ERROR..0).contains(&result) {
                     if number == FCNTL && matches!(second as c_int, F_DUPFD | F_DUPFD_CLOEXEC) {
-                        note(result as c_int);
+                        record_descriptor(result as c_int);
                     }
                     return result;
                 }

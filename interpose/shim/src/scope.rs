@@ -5,7 +5,7 @@
 //! without the flag.
 #![allow(unsafe_code)]
 
-use crate::threads::next;
+use crate::threads::libc_function;
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::AtomicUsize;
 
@@ -22,7 +22,7 @@ pub unsafe extern "C" fn dlopen(file: *const c_char, flags: c_int) -> *mut c_voi
     // opens the library in the namespace of its caller, which is the shim's.
     unsafe {
         let real: unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void =
-            core::mem::transmute(next(&REAL, c"dlopen"));
+            core::mem::transmute(libc_function(&REAL, c"dlopen"));
         real(file, flags & !RTLD_GLOBAL)
     }
 }

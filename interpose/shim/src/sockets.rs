@@ -4,8 +4,8 @@
 //! belongs to the program and cannot be changed.
 #![allow(unsafe_code)]
 
-use crate::streams::own;
-use crate::threads::next;
+use crate::streams::redirected_descriptor;
+use crate::threads::libc_function;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::AtomicUsize;
 
@@ -49,7 +49,7 @@ fn is_not_a_socket() -> bool {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn write(fd: c_int, data: *const c_void, length: usize) -> isize {
     static REAL: AtomicUsize = AtomicUsize::new(0);
-    let fd = own(fd);
+    let fd = redirected_descriptor(fd);
     // SAFETY: libc's function has this type; the rest is guaranteed by the caller.
     unsafe {
         let sent = sendto(fd, data, length, MSG_NOSIGNAL, core::ptr::null(), 0);
@@ -57,7 +57,7 @@ pub unsafe extern "C" fn write(fd: c_int, data: *const c_void, length: usize) ->
             return sent;
         }
         let real: unsafe extern "C" fn(c_int, *const c_void, usize) -> isize =
-            core::mem::transmute(next(&REAL, c"write"));
+            core::mem::transmute(libc_function(&REAL, c"write"));
         real(fd, data, length)
     }
 }
@@ -69,7 +69,7 @@ pub unsafe extern "C" fn write(fd: c_int, data: *const c_void, length: usize) ->
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn writev(fd: c_int, parts: *const c_void, count: c_int) -> isize {
     static REAL: AtomicUsize = AtomicUsize::new(0);
-    let fd = own(fd);
+    let fd = redirected_descriptor(fd);
     let message = Message {
         name: core::ptr::null_mut(),
         name_length: 0,
@@ -86,7 +86,7 @@ pub unsafe extern "C" fn writev(fd: c_int, parts: *const c_void, count: c_int) -
             return sent;
         }
         let real: unsafe extern "C" fn(c_int, *const c_void, c_int) -> isize =
-            core::mem::transmute(next(&REAL, c"writev"));
+            core::mem::transmute(libc_function(&REAL, c"writev"));
         real(fd, parts, count)
     }
 }

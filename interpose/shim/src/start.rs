@@ -47,7 +47,7 @@ pub unsafe extern "C" fn understudy_shim_start(start: *const ShimStart) -> c_int
         let start = &*start;
         environ = start.environment;
         descriptors::lift_to(start.first_descriptor, start.layers);
-        streams::begin(start.output, start.errors);
+        streams::redirect_streams(start.output, start.errors);
         for (name, value) in NO_MEMORY_HOOKS {
             setenv(name.as_ptr(), value.as_ptr(), 1);
         }

@@ -7,9 +7,9 @@
 //! opened on them.
 #![allow(unsafe_code)]
 
-use crate::descriptors::{self, F_DUPFD, F_DUPFD_CLOEXEC, note};
-use crate::table::go_below;
-use crate::threads::next;
+use crate::descriptor_table::begin_lift;
+use crate::descriptors::{self, F_DUPFD, F_DUPFD_CLOEXEC, record_descriptor};
+use crate::threads::libc_function;
 use core::arch::naked_asm;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr::null_mut;
@@ -31,7 +31,7 @@ static ERRORS: AtomicI32 = AtomicI32::new(STDERR);
 ///
 /// In its children descriptors 1 and 2 are real: a child sets them up for the program that it
 /// executes.
-static PROCESS: AtomicI32 = AtomicI32::new(0);
+static REDIRECTING_PROCESS: AtomicI32 = AtomicI32::new(0);
 
 unsafe extern "C" {
     static mut stdout: *mut c_void;
@@ -41,7 +41,7 @@ unsafe extern "C" {
 }
 
 /// Returns the descriptor that this namespace uses in place of `fd`.
-pub fn own(fd: c_int) -> c_int {
+pub fn redirected_descriptor(fd: c_int) -> c_int {
     match fd {
         STDOUT => OUTPUT.load(Relaxed),
         STDERR => ERRORS.load(Relaxed),
@@ -53,9 +53,9 @@ pub fn own(fd: c_int) -> c_int {
 ///
 /// # Safety
 /// No thread of this namespace may use `stdout` or `stderr`.
-pub unsafe fn begin(output: c_int, errors: c_int) {
+pub unsafe fn redirect_streams(output: c_int, errors: c_int) {
     for (place, name) in REAL.iter().zip(NAMES) {
-        next(place, name);
+        libc_function(place, name);
     }
     if [output, errors] == [STDOUT, STDERR] {
         return;
@@ -65,7 +65,7 @@ pub unsafe fn begin(output: c_int, errors: c_int) {
     // SAFETY: variables of this libc, which no thread has used yet. fdopen(3) returns null for a
     // closed descriptor.
     unsafe {
-        PROCESS.store(getpid(), Relaxed);
+        REDIRECTING_PROCESS.store(getpid(), Relaxed);
         let open: unsafe extern "C" fn(c_int, *const c_char) -> *mut c_void =
             core::mem::transmute(REAL[FDOPEN].load(Relaxed));
         let streams = [
@@ -82,8 +82,8 @@ pub unsafe fn begin(output: c_int, errors: c_int) {
     }
 }
 
-/// Defines functions of libc whose first argument is a descriptor, which [`own`] replaces.
-macro_rules! with_own_descriptor {
+/// Defines functions of libc whose first argument is a descriptor, which [`redirected_descriptor`] replaces.
+macro_rules! with_redirected_descriptor {
     ($count:literal: $($name:ident = $index:literal;)*) => {
         static REAL: [AtomicUsize; $count] = [const { AtomicUsize::new(0) }; $count];
         const NAMES: [&CStr; $count] = [$(
@@ -123,7 +123,7 @@ macro_rules! with_own_descriptor {
 
 const FDOPEN: usize = 0;
 
-with_own_descriptor! {
+with_redirected_descriptor! {
     11:
     fdopen = 0;
     dprintf = 1;
@@ -150,9 +150,9 @@ macro_rules! control {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(fd: c_int, command: c_int, argument: usize) -> c_int {
             // SAFETY: guaranteed by the caller.
-            let result = unsafe { descriptors::fcntl(own(fd), command, argument) };
+            let result = unsafe { descriptors::fcntl(redirected_descriptor(fd), command, argument) };
             if matches!(command, F_DUPFD | F_DUPFD_CLOEXEC) {
-                note(result);
+                record_descriptor(result);
             }
             result
         }
@@ -170,9 +170,10 @@ pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
     static REAL: AtomicUsize = AtomicUsize::new(0);
     // SAFETY: libc's function has this type.
     unsafe {
-        let real: unsafe extern "C" fn(c_int) -> c_int = core::mem::transmute(next(&REAL, c"dup"));
-        let _below = go_below();
-        descriptors::lift(real(own(fd)))
+        let real: unsafe extern "C" fn(c_int) -> c_int =
+            core::mem::transmute(libc_function(&REAL, c"dup"));
+        let _below = begin_lift();
+        descriptors::lift(real(redirected_descriptor(fd)))
     }
 }
 
@@ -186,8 +187,8 @@ pub unsafe extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
     // SAFETY: libc's function has this type.
     unsafe {
         let real: unsafe extern "C" fn(c_int, c_int) -> c_int =
-            core::mem::transmute(next(&REAL, c"dup2"));
-        real(own(old), new_descriptor(new))
+            core::mem::transmute(libc_function(&REAL, c"dup2"));
+        real(redirected_descriptor(old), new_descriptor(new))
     }
 }
 
@@ -201,8 +202,8 @@ pub unsafe extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
     // SAFETY: libc's function has this type.
     unsafe {
         let real: unsafe extern "C" fn(c_int, c_int, c_int) -> c_int =
-            core::mem::transmute(next(&REAL, c"dup3"));
-        real(own(old), new_descriptor(new), flags)
+            core::mem::transmute(libc_function(&REAL, c"dup3"));
+        real(redirected_descriptor(old), new_descriptor(new), flags)
     }
 }
 
@@ -211,8 +212,8 @@ pub unsafe extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
 /// In a child it is `fd`: programs that the child executes write to 1 and 2.
 fn new_descriptor(fd: c_int) -> c_int {
     // SAFETY: getpid(2).
-    match unsafe { getpid() } == PROCESS.load(Relaxed) {
-        true => own(fd),
+    match unsafe { getpid() } == REDIRECTING_PROCESS.load(Relaxed) {
+        true => redirected_descriptor(fd),
         false => fd,
     }
 }

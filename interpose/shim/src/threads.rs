@@ -37,7 +37,7 @@ unsafe extern "C" {
 }
 
 /// Returns libc's function of this name (RTLD_NEXT of dlsym(3)), and stores its address in `place`.
-pub fn next(place: &AtomicUsize, name: &core::ffi::CStr) -> usize {
+pub fn libc_function(place: &AtomicUsize, name: &core::ffi::CStr) -> usize {
     let mut real = place.load(Ordering::Relaxed);
     if real == 0 {
         const RTLD_NEXT: *mut c_void = -1isize as *mut c_void;
@@ -71,7 +71,7 @@ pub unsafe extern "C" fn pthread_create(
     let mut own = Attributes([0; 56]);
     // SAFETY: pthread_attr_*(3) on structures of the right size; mmap(2) of new memory.
     unsafe {
-        let real: Create = core::mem::transmute(next(&CREATE, c"pthread_create"));
+        let real: Create = core::mem::transmute(libc_function(&CREATE, c"pthread_create"));
         pthread_attr_init(&mut own);
         let mut size = 0;
         if !attributes.is_null() {
@@ -119,12 +119,12 @@ fn set_mask(how: c_int, signals: u64) -> u64 {
 /// Function to call after each `pthread_cancel`.
 ///
 /// Null on the runtime side, which cancels no threads.
-static CANCELLED: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+static AFTER_CANCELLATION: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Sets the function to call after each `pthread_cancel`.
 #[unsafe(no_mangle)]
 pub extern "C" fn understudy_shim_after_cancellation(function: extern "C" fn()) {
-    CANCELLED.store(function as *mut c_void, Ordering::Relaxed);
+    AFTER_CANCELLATION.store(function as *mut c_void, Ordering::Relaxed);
 }
 
 /// pthread_cancel(3).
@@ -137,12 +137,12 @@ pub extern "C" fn understudy_shim_after_cancellation(function: extern "C" fn()) 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_cancel(thread: usize) -> c_int {
     static REAL: AtomicUsize = AtomicUsize::new(0);
-    // SAFETY: libc's function has this type; `CANCELLED` is null or a function of this type.
+    // SAFETY: libc's function has this type; `AFTER_CANCELLATION` is null or a function of this type.
     unsafe {
         let real: unsafe extern "C" fn(usize) -> c_int =
-            core::mem::transmute(next(&REAL, c"pthread_cancel"));
+            core::mem::transmute(libc_function(&REAL, c"pthread_cancel"));
         let result = real(thread);
-        let cancelled = CANCELLED.load(Ordering::Relaxed);
+        let cancelled = AFTER_CANCELLATION.load(Ordering::Relaxed);
         if !cancelled.is_null() {
             core::mem::transmute::<*mut c_void, extern "C" fn()>(cancelled)();
         }
@@ -150,7 +150,7 @@ pub unsafe extern "C" fn pthread_cancel(thread: usize) -> c_int {
     }
 }
 
-extern "C" fn nothing(_: *mut c_void) -> *mut c_void {
+extern "C" fn return_at_once(_: *mut c_void) -> *mut c_void {
     core::ptr::null_mut()
 }
 
@@ -159,7 +159,7 @@ extern "C" fn nothing(_: *mut c_void) -> *mut c_void {
 /// ld.so's lock is shared with the other libc, so locking must not be elided.
 pub fn make_libc_multithreaded() -> c_int {
     let mut thread = 0;
-    let start: extern "C" fn(*mut c_void) -> *mut c_void = nothing;
+    let start: extern "C" fn(*mut c_void) -> *mut c_void = return_at_once;
     // SAFETY: pthread_create(3) and pthread_join(3).
     unsafe {
         match pthread_create(

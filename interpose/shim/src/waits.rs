@@ -9,15 +9,15 @@
 //! On Linux 6.18 a few processes that only yield keep a new process from running for ten seconds
 //! and more (measured with two cores, five such processes and `sched_autogroup_enabled`). A relay
 //! or a process of the launcher is such a new process. A wait within one MPI call therefore sleeps
-//! briefly every [`SLEEP_PERIOD`] if the kernel has run another thread on its processor since the
-//! last sleep. A wait longer than [`LONG`] sleeps after every [`TIMED`] polls.
+//! briefly every [`SLEEP_PERIOD_NS`] if the kernel has run another thread on its processor since the
+//! last sleep. A wait longer than [`LONG`] sleeps after every [`POLLS_PER_CLOCK_READ`] polls.
 //!
 //! More sleep would cost too much, because a message is only seen after several polls. An agreement
 //! of five processes on two cores takes 5 ms when they yield, and 100 to 460 ms when a sleep
 //! follows each poll.
 #![allow(unsafe_code)]
 
-use crate::threads::next;
+use crate::threads::libc_function;
 use crate::time::{now, preemptions, sleep_briefly};
 use core::ffi::c_int;
 use core::hint::spin_loop;
@@ -39,32 +39,32 @@ const BLOCKING_SPINS: u32 = 4;
 /// Period of the calls that yield at their first poll.
 ///
 /// Counts only calls that a program may repeat until something has changed.
-const IN_A_ROW: u32 = 16;
+const YIELD_PERIOD: u32 = 16;
 /// Polls per reading of the clock.
 ///
 /// A reading takes half as long as a poll for messages.
-const TIMED: u32 = 8;
+const POLLS_PER_CLOCK_READ: u32 = 8;
 /// First poll that reads the clock: most waits have ended before it.
-const FIRST_TIMED: u32 = SPINS + TIMED;
-/// Value of the poll counter after an overflow; greater than [`FIRST_TIMED`].
-const RECURRING: u32 = FIRST_TIMED + TIMED;
+const FIRST_CLOCK_POLL: u32 = SPINS + POLLS_PER_CLOCK_READ;
+/// Value of the poll counter after an overflow; greater than [`FIRST_CLOCK_POLL`].
+const OVERFLOW_POLL: u32 = FIRST_CLOCK_POLL + POLLS_PER_CLOCK_READ;
 /// Time between two sleeps of a wait, in nanoseconds.
-const SLEEP_PERIOD: u64 = 1_000_000;
+const SLEEP_PERIOD_NS: u64 = 1_000_000;
 /// Duration in nanoseconds after which a wait sleeps at each reading of the clock.
 ///
 /// A wait of this duration loses little by a sleep.
-const LONG: u64 = 1_000_000_000;
+const LONG_WAIT_NS: u64 = 1_000_000_000;
 
-/// Kind of wait of the current MPI call ([`understudy_abi::wait`]).
-static CALL: AtomicPtr<AtomicU8> = AtomicPtr::new(null_mut());
+/// Kind of wait of the current MPI call ([`understudy_abi::wait_for_recovery`]).
+static WAIT_KIND: AtomicPtr<AtomicU8> = AtomicPtr::new(null_mut());
 /// Number of unsuccessful polls of the current call, plus an initial value.
 ///
 /// A call that does not block starts at [`SPINS`], behind the polls without a yield.
-static LOOKS: AtomicU32 = AtomicU32::new(SPINS);
+static POLLS: AtomicU32 = AtomicU32::new(SPINS);
 /// Time of the first clock reading of this wait, in nanoseconds.
-static SINCE: AtomicU64 = AtomicU64::new(0);
+static WAIT_START_NS: AtomicU64 = AtomicU64::new(0);
 /// Time of the next sleep, in nanoseconds.
-static NEXT_SLEEP: AtomicU64 = AtomicU64::new(0);
+static NEXT_SLEEP_NS: AtomicU64 = AtomicU64::new(0);
 /// Number of preemptions of the waiting thread when it last slept or could have slept.
 static PREEMPTIONS: AtomicU64 = AtomicU64::new(0);
 
@@ -76,15 +76,15 @@ static PREEMPTIONS: AtomicU64 = AtomicU64::new(0);
 /// The byte must live as long as the process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn understudy_shim_mark_waits(byte: *mut AtomicU8) {
-    CALL.store(byte, Relaxed);
+    WAIT_KIND.store(byte, Relaxed);
 }
 
 /// Returns the initial value of the poll counter for a kind of wait.
-fn first_look(call: u8) -> u32 {
+fn initial_poll_count(call: u8) -> u32 {
     static REPEATED: AtomicU32 = AtomicU32::new(0);
     match call {
         BLOCKS => SPINS - BLOCKING_SPINS,
-        RETURNS if !REPEATED.fetch_add(1, Relaxed).is_multiple_of(IN_A_ROW) => 0,
+        RETURNS if !REPEATED.fetch_add(1, Relaxed).is_multiple_of(YIELD_PERIOD) => 0,
         _ => SPINS,
     }
 }
@@ -92,31 +92,31 @@ fn first_look(call: u8) -> u32 {
 /// Returns the number of previous polls of this call, and counts this one.
 ///
 /// Two threads that poll simultaneously may count as one.
-pub fn look() -> u32 {
+pub fn count_poll() -> u32 {
     // SAFETY: null, or a byte that lives as long as the process.
-    let call = unsafe { CALL.load(Relaxed).as_ref() };
+    let call = unsafe { WAIT_KIND.load(Relaxed).as_ref() };
     let looks = match call.map(|call| (call, call.load(Relaxed))) {
-        None | Some((_, LOOKED)) => LOOKS.load(Relaxed),
+        None | Some((_, LOOKED)) => POLLS.load(Relaxed),
         Some((call, before)) => {
             call.store(LOOKED, Relaxed);
-            first_look(before)
+            initial_poll_count(before)
         }
     };
-    LOOKS.store(looks.checked_add(1).unwrap_or(RECURRING), Relaxed);
+    POLLS.store(looks.checked_add(1).unwrap_or(OVERFLOW_POLL), Relaxed);
     looks
 }
 
 /// True if a wait with this number of polls should sleep instead of yield.
-fn is_time_to_sleep(looks: u32) -> bool {
-    if looks < FIRST_TIMED || !looks.is_multiple_of(TIMED) {
+fn is_sleep_due(looks: u32) -> bool {
+    if looks < FIRST_CLOCK_POLL || !looks.is_multiple_of(POLLS_PER_CLOCK_READ) {
         return false;
     }
     let now = now();
-    if looks == FIRST_TIMED {
-        SINCE.store(now, Relaxed);
-        NEXT_SLEEP.store(now + SLEEP_PERIOD, Relaxed);
+    if looks == FIRST_CLOCK_POLL {
+        WAIT_START_NS.store(now, Relaxed);
+        NEXT_SLEEP_NS.store(now + SLEEP_PERIOD_NS, Relaxed);
     }
-    now >= NEXT_SLEEP.load(Relaxed)
+    now >= NEXT_SLEEP_NS.load(Relaxed)
 }
 
 /// Sleeps if another thread wants the processor or the wait is long.
@@ -124,24 +124,25 @@ fn is_time_to_sleep(looks: u32) -> bool {
 /// Then sets the time of the next sleep. A sleep costs time twice, because it also delays processes
 /// that send to this one. When no other thread wanted the processor, 1 MiB by MPI_Accumulate to
 /// memory of a program took 1.3 times as long with the sleep.
-fn sleep() {
-    let is_long = now() - SINCE.load(Relaxed) >= LONG;
+fn sleep_if_needed() {
+    let is_long = now() - WAIT_START_NS.load(Relaxed) >= LONG_WAIT_NS;
     let preemptions = preemptions();
     if PREEMPTIONS.swap(preemptions, Relaxed) != preemptions || is_long {
         sleep_briefly();
     }
-    NEXT_SLEEP.store(if is_long { 0 } else { now() + SLEEP_PERIOD }, Relaxed);
+    NEXT_SLEEP_NS.store(if is_long { 0 } else { now() + SLEEP_PERIOD_NS }, Relaxed);
 }
 
 /// Yields with sched_yield(2) or sleeps, depending on the number of previous polls.
-pub fn give_way(looks: u32) -> c_int {
+pub fn yield_or_sleep(looks: u32) -> c_int {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
-    if is_time_to_sleep(looks) {
-        sleep();
+    if is_sleep_due(looks) {
+        sleep_if_needed();
         return 0;
     }
     // SAFETY: libc's function of this type.
-    let next: unsafe extern "C" fn() -> c_int = unsafe { transmute(next(&NEXT, c"sched_yield")) };
+    let next: unsafe extern "C" fn() -> c_int =
+        unsafe { transmute(libc_function(&NEXT, c"sched_yield")) };
     // SAFETY: sched_yield(2).
     unsafe { next() }
 }
@@ -149,13 +150,13 @@ pub fn give_way(looks: u32) -> c_int {
 /// sched_yield(2), which the MPI library calls after an unsuccessful poll.
 #[unsafe(no_mangle)]
 pub extern "C" fn sched_yield() -> c_int {
-    match look() {
+    match count_poll() {
         0..SPINS => {
             // Without the pause, MPI_Put of 8 bytes and a flush took 1.4 times as long: rapid polls
             // delay the answer.
             spin_loop();
             0
         }
-        looks => give_way(looks),
+        looks => yield_or_sleep(looks),
     }
 }

@@ -34,7 +34,7 @@ pub struct SavedState {
     pub disk: Option<disk::EpochKey>,
     pub clock: clock::ClockReading,
     /// Thread-locals, signals, files, output.
-    pub user: user::State,
+    pub user: user::ProgramState,
 }
 
 /// Borrowed form of [`SavedState`], with the fields in that order.
@@ -50,11 +50,11 @@ struct BorrowedState<'a> {
     attached: &'a Vec<requests::Attached>,
     disk: Option<disk::EpochKey>,
     clock: clock::ClockReading,
-    user: &'a user::State,
+    user: &'a user::ProgramState,
 }
 
 /// Encodes this process's state outside of its pages.
-pub fn encode(rt: &Runtime, frame: &Frame, user: &user::State) -> EncodedState {
+pub fn encode(rt: &Runtime, frame: &Frame, user: &user::ProgramState) -> EncodedState {
     let saved = BorrowedState {
         magic: MAGIC,
         frame,

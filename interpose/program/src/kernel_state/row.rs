@@ -28,7 +28,7 @@ pub struct Row {
 
 impl Row {
     /// True if the row applies to state of this name.
-    pub fn is_for(&self, name: &str) -> bool {
+    pub fn applies_to(&self, name: &str) -> bool {
         match self.name.strip_suffix('*') {
             Some(beginning) => name.starts_with(beginning),
             None => name == self.name,
@@ -37,17 +37,17 @@ impl Row {
 }
 
 /// Reason for a refusal of state without a row.
-pub const UNKNOWN: &str = "understudy does not know this kind, so that it could not be restored; \
+pub const UNKNOWN_KIND: &str = "understudy does not know this kind, so that it could not be restored; \
                        let the program close it after use";
 
 /// Returns the reason why state of this name is refused, if it is.
 pub fn refusal(table: &[Row], name: &str) -> Option<&'static str> {
     match table
         .iter()
-        .find(|row| row.is_for(name))
+        .find(|row| row.applies_to(name))
         .map(|row| row.handling)
     {
-        None => Some(UNKNOWN),
+        None => Some(UNKNOWN_KIND),
         Some(Handling::Refused(why)) => Some(why),
         Some(_) => None,
     }

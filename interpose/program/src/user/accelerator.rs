@@ -37,23 +37,23 @@ use understudy_settings::StaticData;
 const CUDA_ERROR_NOT_READY: i32 = 600;
 
 /// Error: ld.so is locked, so the program's libraries cannot be listed.
-struct Busy;
+struct LoaderLocked;
 
 /// Returns the program's driver, if the program has loaded one.
-fn driver(rt: &Runtime) -> Result<Option<Driver>, Busy> {
+fn driver(rt: &Runtime) -> Result<Option<Driver>, LoaderLocked> {
     let mark = loader::mark(&rt.loader);
-    if rt.accelerator.without.get() == Some(mark) {
+    if rt.accelerator.absent_at.get() == Some(mark) {
         return Ok(None);
     }
-    if threads::are_there(rt) && loader::is_locked() {
-        return Err(Busy);
+    if threads::has_threads(rt) && loader::is_locked() {
+        return Err(LoaderLocked);
     }
     let libraries = loader::libraries();
     let Some(library) = libraries
         .iter()
         .find(|library| is_driver(library.path.as_bytes()))
     else {
-        rt.accelerator.without.set(Some(mark));
+        rt.accelerator.absent_at.set(Some(mark));
         return Ok(None);
     };
     let known = rt.accelerator.driver.get();
@@ -69,18 +69,18 @@ fn is_driver(path: &[u8]) -> bool {
 }
 
 /// Devices and driver that the program uses.
-struct InUse {
+struct AcceleratorUse {
     devices: Vec<String>,
     driver: Option<Driver>,
 }
 
-fn in_use(rt: &Runtime) -> Result<Option<InUse>, Busy> {
+fn in_use(rt: &Runtime) -> Result<Option<AcceleratorUse>, LoaderLocked> {
     let (devices, driver) = (files::accelerators(), driver(rt)?);
     let is_any = !devices.is_empty() || driver.is_some_and(|driver| driver.is_in_use());
-    Ok(is_any.then_some(InUse { devices, driver }))
+    Ok(is_any.then_some(AcceleratorUse { devices, driver }))
 }
 
-impl InUse {
+impl AcceleratorUse {
     fn name(&self) -> String {
         self.devices
             .first()
@@ -96,7 +96,7 @@ impl InUse {
     }
 
     /// Returns the driver if it can save the device memory.
-    fn able(&self) -> Result<Driver, UserError> {
+    fn checkpointing_driver(&self) -> Result<Driver, UserError> {
         let is_others = |path: &String| !path.starts_with("/dev/nvidia");
         let Some(driver) = self.driver.filter(|_| !self.devices.iter().any(is_others)) else {
             return Err(self.refused("only NVIDIA's driver, from version 570 on, can save it"));
@@ -129,7 +129,7 @@ pub fn save_devices(rt: &Runtime, reports: bool) -> Result<bool, UserError> {
         return Ok(false);
     };
     let Some(found) = found else { return Ok(true) };
-    let driver = found.able()?;
+    let driver = found.checkpointing_driver()?;
     // In another process the main thread would have to continue this call.
     if mpi_lock::is_foreign() {
         return Ok(false);
@@ -146,24 +146,24 @@ pub fn save_devices(rt: &Runtime, reports: bool) -> Result<bool, UserError> {
         return Err(found.refused(error.to_string()));
     }
     rt.accelerator.is_checkpointed.set(true);
-    if let Some(kept) = kept(rt)? {
-        devices_go_on(rt)?;
+    if let Some(kept) = remaining_device(rt)? {
+        restore_devices(rt)?;
         return Err(found.refused(format!(
             "the program or its driver keeps {kept} open, which another process would not have"
         )));
     }
-    tell(rt, &found, driver, reports);
+    report_use(rt, &found, driver, reports);
     Ok(true)
 }
 
 /// Returns the name of a device that is still open or mapped.
 ///
 /// Another process would not have it, although the device memory was saved.
-fn kept(rt: &Runtime) -> Result<Option<String>, UserError> {
+fn remaining_device(rt: &Runtime) -> Result<Option<String>, UserError> {
     let open = files::accelerators()
         .into_iter()
         .next()
-        .or_else(|| files::not_to_be_opened(rt));
+        .or_else(|| files::first_unrestorable(rt));
     let mapped =
         || vmas::read_self().map(|all| all.into_iter().find(|vma| files::is_device(&vma.path)));
     Ok(match open {
@@ -174,7 +174,7 @@ fn kept(rt: &Runtime) -> Result<Option<String>, UserError> {
     })
 }
 
-fn tell(rt: &Runtime, found: &InUse, driver: Driver, reports: bool) {
+fn report_use(rt: &Runtime, found: &AcceleratorUse, driver: Driver, reports: bool) {
     if !rt.accelerator.is_reported.replace(true) && reports {
         system_calls::print_message(message::accelerator_in_checkpoints(
             found.name(),
@@ -183,7 +183,7 @@ fn tell(rt: &Runtime, found: &InUse, driver: Driver, reports: bool) {
     }
 }
 
-/// True while device memory is in the program's memory, until [`devices_go_on`] restores it.
+/// True while device memory is in the program's memory, until [`restore_devices`] restores it.
 pub(super) fn is_saved(rt: &Runtime) -> bool {
     rt.accelerator.is_checkpointed.get()
 }
@@ -191,13 +191,13 @@ pub(super) fn is_saved(rt: &Runtime) -> bool {
 /// Sets the state of the process whose memory was loaded.
 pub(super) fn restore(rt: &Runtime, is_saved: bool) {
     rt.accelerator.is_checkpointed.set(is_saved);
-    // The libraries have changed, and a [`loader::Mark`] may have an earlier value.
-    rt.accelerator.without.set(None);
+    // The libraries have changed, and a [`loader::LoaderMark`] may have an earlier value.
+    rt.accelerator.absent_at.set(None);
     rt.accelerator.driver.set(None);
 }
 
 /// Restores device memory after the threads have resumed.
-pub fn devices_go_on(rt: &Runtime) -> Result<(), UserError> {
+pub fn restore_devices(rt: &Runtime) -> Result<(), UserError> {
     if !rt.accelerator.is_checkpointed.take() {
         return Ok(());
     }
@@ -232,7 +232,7 @@ mod tests {
     use super::is_driver;
 
     #[test]
-    fn devices_and_drivers_are_known_by_their_names() {
+    fn devices_and_drivers_are_identified_by_name() {
         for path in [
             "/dev/nvidia0",
             "/dev/nvidiactl",

@@ -23,7 +23,7 @@ const MADV_GUARD_REMOVE: i32 = 103;
 
 /// Call that changes an attribute of a range.
 #[derive(Clone, Copy)]
-enum Call {
+enum AttributeCall {
     Advise(i32),
     Lock(u32),
     Unlock,
@@ -32,62 +32,74 @@ enum Call {
 }
 
 /// Names of the kernel's flags, and the calls that set and clear them.
-const FLAGS: [(&str, Call, Call); 8] = [
+const FLAGS: [(&str, AttributeCall, AttributeCall); 8] = [
     (
         "dc",
-        Call::Advise(libc::MADV_DONTFORK),
-        Call::Advise(libc::MADV_DOFORK),
+        AttributeCall::Advise(libc::MADV_DONTFORK),
+        AttributeCall::Advise(libc::MADV_DOFORK),
     ),
     (
         "wf",
-        Call::Advise(libc::MADV_WIPEONFORK),
-        Call::Advise(libc::MADV_KEEPONFORK),
+        AttributeCall::Advise(libc::MADV_WIPEONFORK),
+        AttributeCall::Advise(libc::MADV_KEEPONFORK),
     ),
     (
         "dd",
-        Call::Advise(libc::MADV_DONTDUMP),
-        Call::Advise(libc::MADV_DODUMP),
+        AttributeCall::Advise(libc::MADV_DONTDUMP),
+        AttributeCall::Advise(libc::MADV_DODUMP),
     ),
     (
         "mg",
-        Call::Advise(libc::MADV_MERGEABLE),
-        Call::Advise(libc::MADV_UNMERGEABLE),
+        AttributeCall::Advise(libc::MADV_MERGEABLE),
+        AttributeCall::Advise(libc::MADV_UNMERGEABLE),
     ),
-    ("hg", Call::Advise(libc::MADV_HUGEPAGE), Call::Missing),
-    ("nh", Call::Advise(libc::MADV_NOHUGEPAGE), Call::Missing),
-    ("lo", Call::Lock(0), Call::Unlock),
-    ("lf", Call::Lock(libc::MLOCK_ONFAULT), Call::Missing),
+    (
+        "hg",
+        AttributeCall::Advise(libc::MADV_HUGEPAGE),
+        AttributeCall::Missing,
+    ),
+    (
+        "nh",
+        AttributeCall::Advise(libc::MADV_NOHUGEPAGE),
+        AttributeCall::Missing,
+    ),
+    ("lo", AttributeCall::Lock(0), AttributeCall::Unlock),
+    (
+        "lf",
+        AttributeCall::Lock(libc::MLOCK_ONFAULT),
+        AttributeCall::Missing,
+    ),
 ];
 
 /// Pages that have each of [`FLAGS`], in the order of `FLAGS`, sorted.
-type Flagged = Vec<Vec<PageRun>>;
+type FlaggedPages = Vec<Vec<PageRun>>;
 
 /// Attributes at a cut.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
-pub struct Saved {
-    flagged: Flagged,
+pub struct MappingAttributes {
+    flagged: FlaggedPages,
     guards: Vec<PageRun>,
 }
 
 /// Result of the last reading of `/proc/self/smaps`.
-pub(super) struct LastReading {
+pub(super) struct SmapsCache {
     /// True if a loaded checkpoint contains attributes.
     ///
     /// The calls that set them were made in another process.
     has_loaded: Cell<bool>,
-    last: Cell<Option<Reading>>,
+    last: Cell<Option<SmapsReading>>,
 }
 
-struct Reading {
+struct SmapsReading {
     calls: u32,
     layout: Layout,
-    flagged: Flagged,
+    flagged: FlaggedPages,
 }
 
-impl LastReading {
+impl SmapsCache {
     /// State at the start of the process.
-    pub(super) const fn new() -> LastReading {
-        LastReading {
+    pub(super) const fn new() -> SmapsCache {
+        SmapsCache {
             has_loaded: Cell::new(false),
             last: Cell::new(None),
         }
@@ -100,7 +112,7 @@ impl LastReading {
     }
 
     /// Reads the attributes of the program's mappings.
-    pub(super) fn capture(&self, layout: &Layout) -> Saved {
+    pub(super) fn capture(&self, layout: &Layout) -> MappingAttributes {
         let has_loaded = self.has_loaded.get();
         let calls = kernel_calls();
         let count = |counter: &AtomicU32| counter.load(Ordering::Relaxed);
@@ -113,14 +125,14 @@ impl LastReading {
             true => guards(layout).unwrap_or_default(),
             false => Vec::new(),
         };
-        Saved { flagged, guards }
+        MappingAttributes { flagged, guards }
     }
 
     /// Sets the attributes of the cut; called after the pages have been loaded.
-    pub(super) fn restore(&self, saved: &Saved, layout: &Layout) {
+    pub(super) fn restore(&self, saved: &MappingAttributes, layout: &Layout) {
         self.last.set(None);
         let now = self.capture(layout);
-        let is_any = |saved: &Saved| {
+        let is_any = |saved: &MappingAttributes| {
             !saved.guards.is_empty() || saved.flagged.iter().any(|it| !it.is_empty())
         };
         self.has_loaded.set(self.has_loaded.get() || is_any(saved));
@@ -132,7 +144,8 @@ impl LastReading {
             apply(name, clear, &runs::subtract(now, then));
             apply(name, set, &runs::subtract(then, now));
         }
-        let guard = |advice, pages: &[PageRun]| apply("guard pages", Call::Advise(advice), pages);
+        let guard =
+            |advice, pages: &[PageRun]| apply("guard pages", AttributeCall::Advise(advice), pages);
         guard(
             MADV_GUARD_REMOVE,
             &runs::subtract(&now.guards, &saved.guards),
@@ -140,10 +153,10 @@ impl LastReading {
         guard(MADV_GUARD_INSTALL, &saved.guards);
     }
 
-    fn flagged_cached(&self, layout: &Layout, calls: u32) -> Flagged {
+    fn flagged_cached(&self, layout: &Layout, calls: u32) -> FlaggedPages {
         let last = self.last.take();
         let reading = last.filter(|it| it.calls == calls && it.layout == *layout);
-        let reading = reading.unwrap_or_else(|| Reading {
+        let reading = reading.unwrap_or_else(|| SmapsReading {
             calls,
             layout: layout.clone(),
             flagged: flagged(layout),
@@ -154,18 +167,18 @@ impl LastReading {
     }
 }
 
-fn apply(name: &str, call: Call, pages: &[PageRun]) {
+fn apply(name: &str, call: AttributeCall, pages: &[PageRun]) {
     for run in pages {
         let range = run.range();
         let (at, length) = (range.start as *mut libc::c_void, range.len() as usize);
         // SAFETY: advice about memory of the program, whose threads are stopped.
         let rc = unsafe {
             match call {
-                Call::Advise(advice) => libc::madvise(at, length, advice),
-                Call::Lock(0) => libc::mlock(at, length),
-                Call::Lock(flags) => libc::mlock2(at, length, flags),
-                Call::Unlock => libc::munlock(at, length),
-                Call::Missing => 0,
+                AttributeCall::Advise(advice) => libc::madvise(at, length, advice),
+                AttributeCall::Lock(0) => libc::mlock(at, length),
+                AttributeCall::Lock(flags) => libc::mlock2(at, length, flags),
+                AttributeCall::Unlock => libc::munlock(at, length),
+                AttributeCall::Missing => 0,
             }
         };
         if rc != 0 {
@@ -177,7 +190,7 @@ fn apply(name: &str, call: Call, pages: &[PageRun]) {
     }
 }
 
-fn flagged(layout: &Layout) -> Flagged {
+fn flagged(layout: &Layout) -> FlaggedPages {
     let text = std::fs::read("/proc/self/smaps").unwrap_or_default();
     let own = runs::normalise(areas(layout).map(|area| area.pages()).collect());
     let all = parse(&text).into_iter();
@@ -191,7 +204,7 @@ fn areas(layout: &Layout) -> impl Iterator<Item = &Area> {
 }
 
 /// Returns the pages that have each flag, for all mappings.
-fn parse(text: &[u8]) -> Flagged {
+fn parse(text: &[u8]) -> FlaggedPages {
     let mut flagged = vec![Vec::new(); FLAGS.len()];
     let mut current = None;
     for line in text.split(|&byte| byte == b'\n') {
@@ -203,7 +216,7 @@ fn parse(text: &[u8]) -> Flagged {
             continue;
         };
         for flag in flags.split(|&byte| byte == b' ') {
-            let is_it = |(name, ..): &(&str, Call, Call)| name.as_bytes() == flag;
+            let is_it = |(name, ..): &(&str, AttributeCall, AttributeCall)| name.as_bytes() == flag;
             if let Some(place) = FLAGS.iter().position(is_it) {
                 flagged[place].push(AddrRange::pages(range));
             }

@@ -1,14 +1,14 @@
 //! Checks that a program can be restored in another process.
 
 use super::program_runtime::Runtime;
-use super::sharing::{self, Mapping};
-use super::{UserError, files, keys, loader, refused, threads, timers, undo};
+use super::sharing::{self, SharedMapping};
+use super::{UserError, files, loader, protection_keys, refused, threads, timers, undo};
 
 /// Refuses a program that cannot be restored.
 pub fn check(rt: &Runtime) -> Result<(), UserError> {
     threads::check(rt)?;
     timers::check(rt)?;
-    keys::check()?;
+    protection_keys::check()?;
     rt.shared_mappings.set(Some(sharing::check()?));
     loader::check(&rt.loader)?;
     files::check(undo::written().highest())
@@ -24,6 +24,6 @@ pub fn check_kernel_state(rt: &Runtime) -> Result<(), UserError> {
 }
 
 /// Returns the mappings that other processes may share, as found by the last [`check`].
-pub fn shared_mappings(rt: &Runtime) -> Vec<Mapping> {
+pub fn shared_mappings(rt: &Runtime) -> Vec<SharedMapping> {
     rt.shared_mappings.take().unwrap_or_else(sharing::mappings)
 }

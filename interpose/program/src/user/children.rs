@@ -19,19 +19,19 @@ use understudy_formats::proc_stat;
 
 /// Process: its number, and its start in clock ticks since the host's boot (proc(5), `stat`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, bincode::Encode, bincode::Decode)]
-struct Process {
+struct ChildProcess {
     pid: i32,
     start: u64,
 }
 
 /// Children at a cut.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-pub struct Saved(BTreeSet<Process>);
+pub struct ChildrenAtCut(BTreeSet<ChildProcess>);
 
 /// Recorded children of this process.
 pub(super) struct Children {
     /// Children at the latest cut.
-    at_cut: StateCell<Saved>,
+    at_cut: StateCell<ChildrenAtCut>,
     /// True once this process has warned of a child that runs at a cut.
     has_warned: Cell<bool>,
 }
@@ -40,14 +40,14 @@ impl Children {
     /// State at the start of the process.
     pub(super) const fn new() -> Children {
         Children {
-            at_cut: StateCell::new(Saved(BTreeSet::new())),
+            at_cut: StateCell::new(ChildrenAtCut(BTreeSet::new())),
             has_warned: Cell::new(false),
         }
     }
 
     /// Returns the children at a cut.
-    pub(super) fn capture(&self) -> Saved {
-        let children = Saved(children().collect());
+    pub(super) fn capture(&self) -> ChildrenAtCut {
+        let children = ChildrenAtCut(children().collect());
         if let Some(child) = children.0.first() {
             self.warn_of_running(child.pid);
         }
@@ -65,15 +65,15 @@ impl Children {
     /// Kills the children that were started since the latest cut.
     ///
     /// All threads of the program must be stopped, and the children that change files suspended.
-    pub(super) fn stop(&self) {
-        end_newer(&self.at_cut.borrow());
+    pub(super) fn kill_started_since_cut(&self) {
+        kill_newer(&self.at_cut.borrow());
     }
 
     /// Kills the children that this process has started since the cut.
     ///
     /// All threads of the program must be stopped.
-    pub(super) fn restore(&self, saved: &Saved) {
-        end_newer(saved);
+    pub(super) fn restore(&self, saved: &ChildrenAtCut) {
+        kill_newer(saved);
         self.at_cut.set(saved.clone());
     }
 }
@@ -83,38 +83,38 @@ fn name(pid: i32) -> String {
     format!("{pid}, {}", name.trim())
 }
 
-fn end_newer(saved: &Saved) {
-    let newer: Vec<Process> = children().filter(|it| !saved.0.contains(it)).collect();
+fn kill_newer(saved: &ChildrenAtCut) {
+    let newer: Vec<ChildProcess> = children().filter(|it| !saved.0.contains(it)).collect();
     if newer.is_empty() {
         return;
     }
     let before = signals::mask(Some(u64::MAX));
     for child in newer {
-        end(child.pid);
+        kill_tree(child.pid);
         // SAFETY: waitpid(2) for a killed child of this process.
         unsafe { libc::waitpid(child.pid, std::ptr::null_mut(), libc::__WALL) };
     }
-    signals::forget(libc::SIGCHLD);
+    signals::discard_pending(libc::SIGCHLD);
     signals::mask(Some(before));
 }
 
 /// Kills a process and all its descendants.
 ///
 /// Each process is stopped first, so that it cannot start others.
-fn end(pid: i32) {
+fn kill_tree(pid: i32) {
     // SAFETY: kill(2) of a child that has not been waited for, or of a descendant of one.
     unsafe { libc::kill(pid, libc::SIGSTOP) };
-    children_of(&format!("/proc/{pid}/task")).for_each(end);
+    children_of(&format!("/proc/{pid}/task")).for_each(kill_tree);
     // SAFETY: as above.
     unsafe { libc::kill(pid, libc::SIGKILL) };
 }
 
 /// Lists the program's children that have not been waited for.
-fn children() -> impl Iterator<Item = Process> {
+fn children() -> impl Iterator<Item = ChildProcess> {
     let any = has_any().then(|| children_of("/proc/self/task"));
     let pids = any.into_iter().flatten();
     pids.filter_map(|pid| {
-        Some(Process {
+        Some(ChildProcess {
             pid,
             start: proc_stat::number(pid as u32, proc_stat::START)?,
         })

@@ -19,25 +19,26 @@ use understudy_numbers::Epoch;
 ///
 /// The first is in the ledger, the second beside the checkpoints on disk. Null if the word is not
 /// used.
-static NOTES: [AtomicPtr<AtomicU64>; 2] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 2];
+static EFFECT_WORDS: [AtomicPtr<AtomicU64>; 2] =
+    [const { AtomicPtr::new(std::ptr::null_mut()) }; 2];
 /// Checkpoint at whose cut the current section of the program began.
-static EPOCH: AtomicU64 = AtomicU64::new(0);
+static CURRENT_SECTION: AtomicU64 = AtomicU64::new(0);
 
 /// Records that the program now continues from the cut of `epoch`.
 ///
 /// All threads of the program must be stopped.
-pub fn begin(epoch: Epoch) {
-    EPOCH.store(epoch.0, Ordering::Relaxed);
-    let note = stream_relay::effects().map_or(std::ptr::null_mut(), |note| {
+pub fn begin_section(epoch: Epoch) {
+    CURRENT_SECTION.store(epoch.0, Ordering::Relaxed);
+    let note = stream_relay::effect_word().map_or(std::ptr::null_mut(), |note| {
         std::ptr::from_ref(note).cast_mut()
     });
-    NOTES[0].store(note, Ordering::Relaxed);
+    EFFECT_WORDS[0].store(note, Ordering::Relaxed);
 }
 
 /// Additionally records effects in a file.
 ///
 /// Used if the job may restart from checkpoints on disk.
-pub fn note_in(path: &Path) -> io::Result<()> {
+pub fn record_in_file(path: &Path) -> io::Result<()> {
     const LENGTH: usize = size_of::<u64>();
     let file = open_own(path, libc::O_RDWR | libc::O_CREAT)?;
     file.set_len(LENGTH as u64)?;
@@ -57,7 +58,7 @@ pub fn note_in(path: &Path) -> io::Result<()> {
     if note == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
-    NOTES[1].store(note.cast(), Ordering::Relaxed);
+    EFFECT_WORDS[1].store(note.cast(), Ordering::Relaxed);
     Ok(())
 }
 
@@ -68,7 +69,7 @@ pub fn note_in(path: &Path) -> io::Result<()> {
 ///
 /// # Safety
 /// The string must be valid or null.
-pub unsafe extern "C" fn effect_of_others(kind: u32, _: c_int, path: *const c_char) {
+pub unsafe extern "C" fn record_unlocked_effect(kind: u32, _: c_int, path: *const c_char) {
     if matches!(
         kind,
         effect::OPEN_LIBRARY | effect::CLOSE_LIBRARY | effect::MADE
@@ -88,9 +89,12 @@ pub unsafe extern "C" fn effect_of_others(kind: u32, _: c_int, path: *const c_ch
         }
         // From the next cut on the change would be recorded and undone.
         mpi_lock::request_sharing();
-        for note in &NOTES {
+        for note in &EFFECT_WORDS {
             if let Some(note) = note.load(Ordering::Relaxed).as_ref() {
-                note.fetch_max(EPOCH.load(Ordering::Relaxed) + 1, Ordering::SeqCst);
+                note.fetch_max(
+                    CURRENT_SECTION.load(Ordering::Relaxed) + 1,
+                    Ordering::SeqCst,
+                );
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Reasons for which the program cannot be saved or restored.
 
 use super::accelerator::driver::DriverError;
-use super::threads::deaf::Deaf;
+use super::threads::stop_error::StopError;
 use understudy_abi::RUNTIME_FD_BASE;
 use understudy_catalogue::message;
 
@@ -17,12 +17,12 @@ pub enum UserError {
     Threads(u32),
     /// Effects on files of threads other than the main thread.
     #[error("{}", message::FILES_OF_THREADS)]
-    ThreadsFiles,
+    FilesOfThreads,
     /// Threads that cannot be stopped.
     #[error("{}", message::threads_cannot_be_stopped(.0))]
-    Deaf(Deaf),
+    ThreadsNotStopped(StopError),
     #[error("{}", message::THREAD_DATA_UNKNOWN)]
-    Vectors,
+    ThreadDataUnknown,
     /// The kernel creates no thread.
     #[error("{}", message::thread_not_restored(.0))]
     NoThread(std::io::Error),

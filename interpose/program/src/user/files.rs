@@ -8,8 +8,8 @@
 #![allow(unsafe_code)]
 
 mod diagnosis;
+mod file_locks;
 pub(super) mod former_name;
-mod held;
 mod inherited;
 mod kinds;
 mod memory_file;
@@ -26,13 +26,13 @@ mod special;
 mod streams;
 
 use super::UserError;
-use super::open::{descriptors, path_of, stat};
+use super::descriptors::{descriptors, path_of, stat};
 use crate::shim;
 use crate::user::program_runtime::Runtime;
 pub use former_name::{last_name_of, name_of};
 use inherited::Inherited;
-use open_file::Open;
-pub use open_files::Saved;
+use open_file::OpenFile;
+pub use open_files::OpenFilesAtCut;
 use special::Special;
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -43,7 +43,7 @@ use understudy_abi::RUNTIME_FD_BASE;
 use understudy_catalogue::message;
 
 /// Records the descriptors that are open before the program runs.
-pub fn remember_start(rt: &Runtime) {
+pub fn record_inherited(rt: &Runtime) {
     let _held = shim::acquire_descriptor_right();
     let open = descriptors();
     rt.files
@@ -75,33 +75,38 @@ pub(super) fn check_kinds(rt: &Runtime) -> Result<(), UserError> {
 /// Records the open files while all processes are stopped at a cut.
 ///
 /// As soon as one process resumes, files that several processes have open may grow.
-pub fn note(rt: &Runtime) {
-    rt.files.at_cut.set(Some(look(rt)));
+pub fn record_at_cut(rt: &Runtime) {
+    rt.files.at_cut.set(Some(read_open_files(rt)));
 }
 
 /// Returns the state at a cut.
-pub fn capture(rt: &Runtime) -> Saved {
-    rt.files.at_cut.take().unwrap_or_else(|| look(rt))
+pub fn capture(rt: &Runtime) -> OpenFilesAtCut {
+    rt.files
+        .at_cut
+        .take()
+        .unwrap_or_else(|| read_open_files(rt))
 }
 
 /// Returns all descriptors of the program, and the content of files without a name.
-fn look(rt: &Runtime) -> Saved {
+fn read_open_files(rt: &Runtime) -> OpenFilesAtCut {
     let mut saved = open_now(rt);
     saved.specials = Special::among(saved.others.keys());
     let descriptions = saved
         .files
         .iter()
         .filter(|(_, file)| file.same_as.is_none());
-    saved.locks = descriptions.map(|(&fd, _)| (fd, held::of(fd))).collect();
+    saved.locks = descriptions
+        .map(|(&fd, _)| (fd, file_locks::of(fd)))
+        .collect();
     saved.locks.retain(|_, locks| !locks.is_empty());
     open_file::keep_nameless(&mut saved.files, &rt.files.has_warned);
     saved
 }
 
 /// Returns all descriptors of the program.
-fn open_now(rt: &Runtime) -> Saved {
+fn open_now(rt: &Runtime) -> OpenFilesAtCut {
     let _held = shim::acquire_descriptor_right();
-    let mut saved = Saved::default();
+    let mut saved = OpenFilesAtCut::default();
     let mut regular: Vec<i32> = Vec::new();
     let open = descriptors();
     let is_closed = |fd: &i32| !open.contains(fd);
@@ -114,7 +119,7 @@ fn open_now(rt: &Runtime) -> Saved {
         let is_programs = rt.files.is_programs(fd, &about);
         if let Some(stream) = Stream::of(fd, &about) {
             saved.streams.insert(fd, stream);
-        } else if let Some(file) = Open::of(fd, &about, is_programs, &regular) {
+        } else if let Some(file) = OpenFile::of(fd, &about, is_programs, &regular) {
             saved.files.insert(fd, file);
             regular.push(fd);
         } else if is_programs && !rt.files.was_inherited(fd) {
@@ -153,14 +158,14 @@ pub(super) fn accelerators() -> Vec<String> {
 /// Returns the first pipe, socket or similar object.
 ///
 /// [`restore`] could not restore it in another process.
-pub(super) fn not_to_be_opened(rt: &Runtime) -> Option<String> {
+pub(super) fn first_unrestorable(rt: &Runtime) -> Option<String> {
     let first = open_now(rt).others.into_values().next();
     first.map(|name| String::from_utf8_lossy(&name).into_owned())
 }
 
 /// Records a file that the runtime has opened for the program.
-pub fn also_written(rt: &Runtime, file: &Arc<File>) {
-    let mut all = rt.files.of_layer.borrow_mut();
+pub fn add_runtime_file(rt: &Runtime, file: &Arc<File>) {
+    let mut all = rt.files.of_runtime.borrow_mut();
     all.retain(|file| file.strong_count() > 0);
     all.push(Arc::downgrade(file));
 }
@@ -170,10 +175,10 @@ pub fn also_written(rt: &Runtime, file: &Arc<File>) {
 /// The new descriptors only name the files (O_PATH). Closing a descriptor that can be read or
 /// written would release the program's record locks (fcntl(2)).
 pub fn written(rt: &Runtime) -> Vec<File> {
-    let of_layer = rt.files.of_layer.borrow();
+    let of_layer = rt.files.of_runtime.borrow();
     let of_layer: Vec<Arc<File>> = of_layer.iter().filter_map(Weak::upgrade).collect();
     let saved = open_now(rt);
-    let is_written = |(fd, file): &(&i32, &Open)| {
+    let is_written = |(fd, file): &(&i32, &OpenFile)| {
         file.same_as.is_none() && file.is_writable() && former_name::is_regular(**fd)
     };
     let programs = saved.files.iter().filter(is_written).map(|(&fd, _)| fd);
@@ -184,10 +189,10 @@ pub fn written(rt: &Runtime) -> Vec<File> {
 }
 
 /// Gives the program the open files of the cut.
-pub fn restore(rt: &Runtime, saved: &Saved, own: bool) -> Result<(), UserError> {
+pub fn restore(rt: &Runtime, saved: &OpenFilesAtCut, own: bool) -> Result<(), UserError> {
     let _held = shim::acquire_descriptor_right();
     let now = open_now(rt);
-    put_streams_back(saved, &now);
+    restore_streams(saved, &now);
     let is_new = |fd: &&i32| {
         !saved.files.contains_key(fd)
             && !saved.streams.contains_key(fd)
@@ -197,7 +202,7 @@ pub fn restore(rt: &Runtime, saved: &Saved, own: bool) -> Result<(), UserError> 
         sockets::abandon(fd);
     }
     for (&fd, file) in &saved.files {
-        let is_it = |open: &Open| {
+        let is_it = |open: &OpenFile| {
             file.nameless
                 .as_ref()
                 .map_or_else(|| file.is_still(open, own), |it| it.is_open_at(fd))
@@ -213,21 +218,22 @@ pub fn restore(rt: &Runtime, saved: &Saved, own: bool) -> Result<(), UserError> 
         }
     }
     for fd in saved.files.keys() {
-        held::release(*fd, saved.locks.get(fd).map_or(&[], Vec::as_slice));
+        file_locks::release(*fd, saved.locks.get(fd).map_or(&[], Vec::as_slice));
     }
     rt.files.locks.set(saved.locks.clone());
-    put_others_back(saved, &now)
+    restore_specials(saved, &now)
 }
 
 /// Restores pipes, eventfds, sockets and similar objects.
-fn put_others_back(saved: &Saved, now: &Saved) -> Result<(), UserError> {
+fn restore_specials(saved: &OpenFilesAtCut, now: &OpenFilesAtCut) -> Result<(), UserError> {
     let here = Special::among(now.others.keys());
     let to_make = special::missing(&saved.specials, &here);
-    let made = special::make_again(&saved.specials, &to_make).map_err(|lost| UserError::File {
-        path: format!("its socket at {} (descriptor {})", lost.address, lost.fd),
-        why: lost.why.to_string(),
-    })?;
-    special::settle(&saved.specials).map_err(|error| UserError::File {
+    let made =
+        special::create_missing(&saved.specials, &to_make).map_err(|lost| UserError::File {
+            path: format!("its socket at {} (descriptor {})", lost.address, lost.fd),
+            why: lost.why.to_string(),
+        })?;
+    special::restore_content(&saved.specials).map_err(|error| UserError::File {
         path: "a pipe or a POSIX queue".into(),
         why: format!("cannot be given its content: {error}"),
     })?;
@@ -259,7 +265,9 @@ fn put_others_back(saved: &Saved, now: &Saved) -> Result<(), UserError> {
 /// Called after all processes have released the locks that they have taken since.
 pub fn take_locks(rt: &Runtime) -> Result<(), UserError> {
     let locks = rt.files.locks.take();
-    let lost = locks.iter().find(|(fd, locks)| !held::take(**fd, locks));
+    let lost = locks
+        .iter()
+        .find(|(fd, locks)| !file_locks::take(**fd, locks));
     lost.map_or(Ok(()), |(&fd, _)| {
         Err(UserError::File {
             path: path_of(fd).to_string_lossy().into_owned(),
@@ -269,9 +277,9 @@ pub fn take_locks(rt: &Runtime) -> Result<(), UserError> {
 }
 
 /// Restores the descriptors of the program's output.
-fn put_streams_back(saved: &Saved, now: &Saved) {
+fn restore_streams(saved: &OpenFilesAtCut, now: &OpenFilesAtCut) {
     for (&fd, stream) in &saved.streams {
-        if now.streams.get(&fd) != Some(stream) && !stream.put(fd) {
+        if now.streams.get(&fd) != Some(stream) && !stream.duplicate_to(fd) {
             log::warn!("{}", message::output_not_restored(fd));
         }
     }
@@ -282,7 +290,7 @@ fn put_streams_back(saved: &Saved, now: &Saved) {
     }
 }
 
-fn rewind(fd: i32, file: &Open) -> Result<(), UserError> {
+fn rewind(fd: i32, file: &OpenFile) -> Result<(), UserError> {
     if let Some(nameless) = &file.nameless
         && nameless.fill(fd, file.flags).is_err()
     {

@@ -42,7 +42,7 @@ pub fn free(block: u64) {
 /// Later allocations of the program get the addresses that they would have got without this call.
 ///
 /// Must be called in a handler of an MPI procedure, between two calls of the program's allocator.
-pub fn give_back_freed() {
+pub fn release_freed_pages() {
     if user_symbol("malloc_trim") != 0 {
         call("malloc_trim", 0, 0);
     }

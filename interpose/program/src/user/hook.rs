@@ -27,10 +27,10 @@ pub unsafe extern "C" fn file_effect(
     unsafe {
         match kind {
             effect::OPEN_LIBRARY | effect::CLOSE_LIBRARY => {
-                loader::note(&rt.loader, kind, path, value)
+                loader::record_operation(&rt.loader, kind, path, value)
             }
             effect::OVERWRITE | effect::MAP => {
-                undo::overwriting(
+                undo::record_overwriting(
                     rt,
                     directory,
                     &*(value as *const effect::Part),

@@ -12,9 +12,9 @@
 
 mod feed;
 mod readers;
-mod withheld;
+mod remote_input;
 
-use super::{UserError, open};
+use super::{UserError, descriptors};
 use crate::system_calls::move_owned_descriptor;
 use feed::{Feed, FeedError};
 use std::collections::{BTreeMap, VecDeque};
@@ -26,8 +26,8 @@ use understudy_numbers::{Epoch, Guardian};
 
 /// Input at a cut.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-pub struct Saved {
-    relayed: Option<Relayed>,
+pub struct InputAtCut {
+    relayed: Option<RelayedInput>,
     /// Number of detected reads of another pipe, at the granularity of cuts.
     ///
     /// Increases between two cuts if the program has read the pipe in between.
@@ -38,7 +38,7 @@ pub struct Saved {
 
 /// Input that a guardian relays.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-struct Relayed {
+struct RelayedInput {
     guardian: u32,
     /// Number of bytes that the program has read.
     position: u64,
@@ -49,14 +49,14 @@ struct Relayed {
     flags: i32,
 }
 
-impl Relayed {
+impl RelayedInput {
     /// Returns the input for a process that cannot reach the relay.
     ///
     /// `None` if the program needs the relay.
     fn without_relay(&self) -> Option<io::Result<File>> {
         match self.position {
             _ if self.is_at_end => Some(ended_pipe()),
-            0 => Some(withheld::withhold()),
+            0 => Some(remote_input::withhold()),
             _ => None,
         }
     }
@@ -66,7 +66,7 @@ impl Relayed {
 pub(super) struct Input {
     feed: Option<Feed>,
     /// Relayed input that this process cannot reach, and has not needed so far.
-    unreachable: Option<Relayed>,
+    unreachable: Option<RelayedInput>,
     /// Positions at the cuts to which the job may roll back.
     positions: VecDeque<(Epoch, u64)>,
     /// Watch that reports reads of another pipe.
@@ -88,7 +88,7 @@ impl Input {
 }
 
 fn is_pipe(fd: i32) -> bool {
-    open::stat(fd).is_some_and(|about| about.st_mode & libc::S_IFMT == libc::S_IFIFO)
+    descriptors::stat(fd).is_some_and(|about| about.st_mode & libc::S_IFMT == libc::S_IFIFO)
 }
 
 /// Watches standard input; `None` if the user has too many watches.
@@ -107,7 +107,7 @@ fn watch() -> Option<File> {
 ///
 /// For a process that only replays a worker's calls. Such a process may be the worker's child, and
 /// the worker would miss the data that it reads. Like every spare it finds the end of the input.
-pub fn leave() {
+pub fn replace_by_empty_input() {
     if !is_pipe(libc::STDIN_FILENO) {
         return;
     }
@@ -121,7 +121,7 @@ pub fn leave() {
 
 impl Input {
     /// Starts to watch the input, before the program runs.
-    pub(super) fn remember_start(&mut self) {
+    pub(super) fn start_watch(&mut self) {
         self.begin(Feed::present());
     }
 
@@ -144,7 +144,8 @@ impl Input {
 
     fn begin(&mut self, feed: Option<Feed>) {
         self.feed = feed;
-        let is_others = open::stat(libc::STDIN_FILENO).is_some_and(|it| !self.is_relayed(&it));
+        let is_others =
+            descriptors::stat(libc::STDIN_FILENO).is_some_and(|it| !self.is_relayed(&it));
         self.watch = (is_others && is_pipe(libc::STDIN_FILENO))
             .then(watch)
             .flatten();
@@ -153,19 +154,22 @@ impl Input {
     /// True for the program's descriptors of relayed input, which no other module restores.
     pub(super) fn is_relayed(&self, about: &libc::stat) -> bool {
         let id = (about.st_dev, about.st_ino);
-        self.feed.as_ref().is_some_and(|feed| feed.is(id))
+        self.feed.as_ref().is_some_and(|feed| feed.is_pipe(id))
     }
 
     /// Returns the program's descriptors of the relayed pipe.
     fn descriptors(&self) -> Vec<i32> {
-        let is_its = |fd: &i32| open::stat(*fd).is_some_and(|about| self.is_relayed(&about));
-        open::descriptors().into_iter().filter(is_its).collect()
+        let is_its = |fd: &i32| descriptors::stat(*fd).is_some_and(|about| self.is_relayed(&about));
+        descriptors::descriptors()
+            .into_iter()
+            .filter(is_its)
+            .collect()
     }
 
     /// Records how far the program has read.
     ///
     /// All threads of the program must be stopped.
-    pub(super) fn capture(&mut self) -> Result<Saved, UserError> {
+    pub(super) fn capture(&mut self) -> Result<InputAtCut, UserError> {
         let relayed = self.feed.as_ref().map(|feed| self.capture_relayed(feed));
         let relayed = relayed.transpose().map_err(|error| {
             UserError::Input(format!(
@@ -184,19 +188,19 @@ impl Input {
             self.has_warned = true;
             log::warn!("{}", message::INPUT_FROM_WRAPPER);
         }
-        Ok(Saved {
+        Ok(InputAtCut {
             relayed,
             reads: self.reads,
             has_ended,
         })
     }
 
-    fn capture_relayed(&self, feed: &Feed) -> io::Result<Relayed> {
+    fn capture_relayed(&self, feed: &Feed) -> io::Result<RelayedInput> {
         let position = feed.position()?;
         // SAFETY: fcntl(2) that only queries.
         let closes = |fd: &i32| unsafe { libc::fcntl(*fd, libc::F_GETFD) } & libc::FD_CLOEXEC != 0;
         let descriptors = self.descriptors().into_iter();
-        Ok(Relayed {
+        Ok(RelayedInput {
             guardian: feed.guardian.0,
             position,
             is_at_end: feed.ends_at(position),
@@ -221,7 +225,7 @@ impl Input {
     /// Restores the position of the program's input, after all other descriptors.
     ///
     /// `own` is true if this process is the one that was saved.
-    pub(super) fn restore(&mut self, saved: &Saved, own: bool) -> Result<(), UserError> {
+    pub(super) fn restore(&mut self, saved: &InputAtCut, own: bool) -> Result<(), UserError> {
         match &saved.relayed {
             Some(relayed) => self.restore_relayed(relayed)?,
             None => self.detach(),
@@ -236,12 +240,12 @@ impl Input {
         if let Some(end) = self.feed.take().and_then(|_| ended_pipe().ok()) {
             descriptors
                 .into_iter()
-                .for_each(|fd| place(&end, fd, false));
+                .for_each(|fd| duplicate_to(&end, fd, false));
         }
     }
 
     /// Checks input that is not relayed.
-    fn restore_other(&mut self, saved: &Saved, own: bool) -> Result<(), UserError> {
+    fn restore_other(&mut self, saved: &InputAtCut, own: bool) -> Result<(), UserError> {
         const OF_WRAPPER: &str = "it is a pipe that the program's wrapper has made";
         if own {
             let now = self.capture()?;
@@ -255,13 +259,13 @@ impl Input {
                 return Err(UserError::Input(OF_WRAPPER.into()));
             }
             let pipe = ended_pipe().map_err(|error| UserError::Input(error.to_string()))?;
-            place(&pipe, libc::STDIN_FILENO, false);
+            duplicate_to(&pipe, libc::STDIN_FILENO, false);
         }
         self.reads = saved.reads;
         Ok(())
     }
 
-    fn restore_relayed(&mut self, saved: &Relayed) -> Result<(), UserError> {
+    fn restore_relayed(&mut self, saved: &RelayedInput) -> Result<(), UserError> {
         let guardian = Guardian(saved.guardian);
         let before = self.descriptors();
         let is_as_saved = self.feed.as_ref().is_some_and(|feed| {
@@ -285,7 +289,7 @@ impl Input {
         let pipe = self.feed.as_ref().map(Feed::pipe).or(other.as_ref());
         if let Some(pipe) = pipe {
             for (&fd, &closes) in &saved.descriptors {
-                place(pipe, fd, closes);
+                duplicate_to(pipe, fd, closes);
             }
             // SAFETY: fcntl(2) of a descriptor of this process.
             unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_SETFL, saved.flags) };
@@ -311,7 +315,7 @@ fn lost(why: &FeedError) -> UserError {
 
 /// True for an empty pipe without a writer.
 fn has_ended(fd: i32) -> bool {
-    open::events(fd, libc::POLLIN) & (libc::POLLIN | libc::POLLHUP) == libc::POLLHUP
+    descriptors::events(fd, libc::POLLIN) & (libc::POLLIN | libc::POLLHUP) == libc::POLLHUP
 }
 
 /// Returns a pipe in which a reader finds the end of the input.
@@ -321,7 +325,7 @@ fn ended_pipe() -> io::Result<File> {
 }
 
 /// Makes `fd` of the program a descriptor of this pipe.
-fn place(pipe: &File, fd: i32, closes: bool) {
+fn duplicate_to(pipe: &File, fd: i32, closes: bool) {
     let mode = if closes { libc::O_CLOEXEC } else { 0 };
     // SAFETY: dup3(2); the program does not use the object that `fd` refers to.
     unsafe { libc::dup3(pipe.as_raw_fd(), fd, mode) };
@@ -358,7 +362,7 @@ mod tests {
         assert!(end.has_ended);
         assert!(other.restore(&end, false).is_ok());
         assert_eq!(std::io::stdin().read(&mut byte).expect("readable"), 0);
-        leave();
+        replace_by_empty_input();
         assert!(!is_pipe(libc::STDIN_FILENO));
         assert_eq!(std::io::stdin().read(&mut byte).expect("readable"), 0);
     }

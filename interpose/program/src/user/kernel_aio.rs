@@ -24,7 +24,7 @@ use understudy_image::remap::memory_file;
 use understudy_image::vmas::Vma;
 
 /// Prefix of the kernel's name of a ring.
-const NAME: &[u8] = b"/[aio]";
+const RING_NAME_PREFIX: &[u8] = b"/[aio]";
 const MAGIC: u32 = 0xa10a_10a1;
 const PAGE: u64 = 4096;
 
@@ -53,7 +53,7 @@ const BATCH: usize = 64;
 
 /// Context at a cut.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-struct Context {
+struct SavedContext {
     address: u64,
     /// Length of the ring in bytes.
     length: u64,
@@ -66,7 +66,7 @@ struct Context {
 
 /// Contexts at a cut.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-pub struct Saved(Vec<Context>);
+pub struct AioContexts(Vec<SavedContext>);
 
 fn contexts() -> &'static Contexts {
     &kernel_calls().contexts
@@ -85,7 +85,7 @@ pub(super) fn may_have_rings() -> bool {
 
 /// True for the ring of a context.
 pub(super) fn is_ring(vma: &Vma) -> bool {
-    vma.path.starts_with(NAME)
+    vma.path.starts_with(RING_NAME_PREFIX)
 }
 
 fn rings() -> std::result::Result<Vec<Vma>, UserError> {
@@ -158,20 +158,20 @@ pub(super) fn check(rings: &[&Vma]) -> std::result::Result<(), UserError> {
 }
 
 /// Returns the contexts at a cut.
-pub(super) fn capture() -> std::result::Result<Saved, UserError> {
+pub(super) fn capture() -> std::result::Result<AioContexts, UserError> {
     if contexts().all().next().is_none() {
-        return Ok(Saved::default());
+        return Ok(AioContexts::default());
     }
     let saved = |ring: &Vma| counted(ring).map(|(known, header)| save(ring, &known, &header));
-    Ok(Saved(rings()?.iter().filter_map(saved).collect()))
+    Ok(AioContexts(rings()?.iter().filter_map(saved).collect()))
 }
 
-fn save(ring: &Vma, known: &Known, header: &Header) -> Context {
+fn save(ring: &Vma, known: &Known, header: &Header) -> SavedContext {
     let (first, length) = (ring.range.start + HEADER, ring.range.len() - HEADER);
     // SAFETY: the events of a ring, which has no pending requests.
     let events = unsafe { std::slice::from_raw_parts(first as *const u8, length as usize) };
     let used = events.iter().rposition(|&byte| byte != 0);
-    Context {
+    SavedContext {
         address: ring.range.start,
         length: ring.range.len(),
         requests: known.requests,
@@ -205,8 +205,8 @@ pub(super) fn destroy_all() -> std::result::Result<(), UserError> {
 /// Creates the contexts of the checkpoint.
 ///
 /// The process must have no context, and the program's mappings must be those of the checkpoint.
-pub(super) fn restore(saved: &Saved) -> std::result::Result<(), UserError> {
-    let made = reserve(&saved.0).and_then(|()| saved.0.iter().try_for_each(Context::make));
+pub(super) fn restore(saved: &AioContexts) -> std::result::Result<(), UserError> {
+    let made = reserve(&saved.0).and_then(|()| saved.0.iter().try_for_each(SavedContext::make));
     made.map_err(|error| UserError::File {
         path: "a context of kernel AIO".into(),
         why: error.to_string(),
@@ -216,7 +216,7 @@ pub(super) fn restore(saved: &Saved) -> std::result::Result<(), UserError> {
 /// Reserves the address ranges of all rings.
 ///
 /// The kernel then places no new ring there.
-fn reserve(saved: &[Context]) -> Result<()> {
+fn reserve(saved: &[SavedContext]) -> Result<()> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
     for context in saved {
         let (place, length) = (context.address as *mut _, context.length as usize);
@@ -259,7 +259,7 @@ fn set_up(length: u64, requests: u32) -> Result<u64> {
     ))
 }
 
-impl Context {
+impl SavedContext {
     fn make(&self) -> Result<()> {
         let (length, place) = (self.length as usize, self.address as *mut libc::c_void);
         let made = set_up(self.length, self.requests)?;
@@ -358,7 +358,7 @@ mod tests {
             // SAFETY: mmap(2) of new memory.
             let place = unsafe { libc::mmap(std::ptr::null_mut(), length, access, flags, -1, 0) };
             assert_ne!(place, libc::MAP_FAILED);
-            let context = Context {
+            let context = SavedContext {
                 address: place as u64,
                 length: 2 * PAGE,
                 requests: 63,

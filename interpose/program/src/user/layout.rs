@@ -1,6 +1,6 @@
 //! Layout of the address space, which must be equal in all ranks.
 
-use super::zones::{self, without};
+use super::excluded_ranges::{self, without};
 use super::{loader, tls};
 use crate::process_info;
 use crate::user::program_runtime::Runtime;
@@ -19,9 +19,9 @@ use xxhash_rust::xxh3::xxh3_64;
 ///
 /// The state comprises the mappings that ld.so made for itself (its first heap with the link maps
 /// and the main thread's control block), and the layout that is compared between ranks.
-pub fn remember_start(rt: &Runtime) {
-    super::files::remember_start(rt);
-    rt.input.borrow_mut().remember_start();
+pub fn record_start(rt: &Runtime) {
+    super::files::record_inherited(rt);
+    rt.input.borrow_mut().start_watch();
     rt.start
         .set(super::refused::start_state::StartState::read());
     rt.attributes.set(super::process_attributes::at_start());
@@ -41,14 +41,14 @@ pub fn remember_start(rt: &Runtime) {
         zones.exclude(own, Owner::Loader);
     }
     loader::find(&rt.loader, &first_heap);
-    zones::set(zones);
+    excluded_ranges::set(zones);
     rt.layout.set(describe(&modules));
 }
 
 /// Returns the mappings that contain the thread's control block or a link map.
 ///
 /// Ranges that the modules themselves cover are left out.
-fn loader_heap(modules: &[tls::Module]) -> Vec<AddrRange> {
+fn loader_heap(modules: &[tls::TlsModule]) -> Vec<AddrRange> {
     let maps = loader::link_maps().map(|map| std::ptr::from_ref(map) as u64);
     let inside: Vec<u64> = iter::once(tls::control_block()).chain(maps).collect();
     let mut found = Vec::new();
@@ -70,15 +70,15 @@ fn loader_heap(modules: &[tls::Module]) -> Vec<AddrRange> {
 }
 
 /// Lists the values that must be equal in all ranks, with names.
-fn describe(modules: &[tls::Module]) -> Vec<(String, u64)> {
-    let name = |module: &tls::Module| {
+fn describe(modules: &[tls::TlsModule]) -> Vec<(String, u64)> {
+    let name = |module: &tls::TlsModule| {
         if module.name.is_empty() {
             "the program".to_owned()
         } else {
             module.name.clone()
         }
     };
-    let place = |module: &tls::Module| {
+    let place = |module: &tls::TlsModule| {
         xxh3_64(format!("{} {:?} {:x}", module.name, module.ranges, module.build()).as_bytes())
     };
     let mut list: Vec<(String, u64)> = modules
@@ -122,7 +122,7 @@ fn processor_features() -> u64 {
 }
 
 /// Adds the libraries that the program has opened before MPI_Init to the compared layout.
-pub fn remember_libraries(rt: &Runtime) {
+pub fn add_libraries(rt: &Runtime) {
     for library in loader::opened(&rt.loader) {
         let place = xxh3_64(format!("{library:x?}").as_bytes());
         rt.layout

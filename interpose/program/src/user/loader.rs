@@ -13,47 +13,47 @@
 //! program, it is refused at the first cut after it has opened such a library.
 #![allow(unsafe_code)]
 
-mod list;
-mod memory;
-mod named;
+mod dtv;
+mod imported_procedures;
+mod loaded_libraries;
+mod loader_memory;
 mod operations;
 mod replay;
 mod tls_block;
-mod vector;
 
 use super::UserError;
 use crate::runtime_state::StateCell;
 use crate::{process_info, role, unwinder};
-use list::Library;
-use memory::Snapshot;
-use operations::{Call, Operation};
+use loaded_libraries::Library;
+use loader_memory::LoaderSnapshot;
+use operations::{LoaderCall, Operation};
 use std::cell::{Cell, RefMut};
 use std::collections::VecDeque;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::os::unix::fs::MetadataExt;
-use tls_block::Block;
+use tls_block::TlsBlock;
 use understudy_abi::{LD_HEAP_HEADER, LD_HEAP_SIZE, LIBRARY_PLACES, USER_LD_HEAP, effect};
 use understudy_image::runs::AddrRange;
 use understudy_image::vmas;
 
-pub use list::{libraries, link_maps};
-pub use memory::is_locked;
-pub use named::names;
+pub use imported_procedures::imports_procedure;
+pub use loaded_libraries::{libraries, link_maps};
+pub use loader_memory::is_locked;
 
 /// State of the loader that this process has recorded.
-pub(super) struct Loaded {
-    before: Cell<Before>,
-    kept: StateCell<Option<Kept>>,
-    log: StateCell<Option<operations::Log>>,
+pub(super) struct LoaderState {
+    before: Cell<LoaderStart>,
+    kept: StateCell<Option<LoaderSnapshots>>,
+    log: StateCell<Option<operations::OperationLog>>,
     /// Ranges of ld.so's state; empty if its format is unknown.
     places: StateCell<Vec<AddrRange>>,
 }
 
-impl Loaded {
+impl LoaderState {
     /// State at the start of the process.
-    pub(super) const fn new() -> Loaded {
-        Loaded {
-            before: Cell::new(Before {
+    pub(super) const fn new() -> LoaderState {
+        LoaderState {
+            before: Cell::new(LoaderStart {
                 libraries: 0,
                 namespaces: 0,
             }),
@@ -64,73 +64,73 @@ impl Loaded {
     }
 
     /// True if the format of ld.so's state is known.
-    fn is_known(&self) -> bool {
+    fn is_format_supported(&self) -> bool {
         !self.places.borrow().is_empty()
     }
 }
 
 /// Returns the libraries that the program has opened so far.
-pub fn opened(loaded: &Loaded) -> Vec<Library> {
+pub fn opened(loaded: &LoaderState) -> Vec<Library> {
     libraries().split_off(loaded.before.get().libraries)
 }
 
 /// Identifies a state: process, and number of the state in that process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-struct Key {
+struct LoaderStateKey {
     process: u64,
     version: u64,
 }
 
 /// State of ld.so at a cut.
 #[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
-pub struct Saved {
-    key: Key,
+pub struct LoaderAtCut {
+    key: LoaderStateKey,
     libraries: Vec<Library>,
     operations: Vec<Operation>,
-    blocks: Vec<Block>,
+    blocks: Vec<TlsBlock>,
 }
 
 /// Counters of calls and allocations that show changes of ld.so's state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Mark {
+pub(super) struct LoaderMark {
     calls: u64,
     changes: usize,
 }
 
 #[derive(Default)]
-struct Kept {
+struct LoaderSnapshots {
     own: u64,
     versions: u64,
     /// Key of the state that ld.so had at this mark.
-    last: Option<(Key, Mark)>,
+    last: Option<(LoaderStateKey, LoaderMark)>,
     /// Copies of the states at the latest cuts.
-    snapshots: VecDeque<(Key, Snapshot)>,
+    snapshots: VecDeque<(LoaderStateKey, LoaderSnapshot)>,
     /// Mark up to which all libraries can be reopened.
-    checked: Mark,
+    checked: LoaderMark,
 }
 
 /// Maximum number of kept states.
 ///
 /// A checkpoint on disk may be older. Such a checkpoint is loaded in newly started processes only.
-const MOST_STATES: usize = 16;
+const MAX_SNAPSHOTS: usize = 16;
 /// Maximum number of operations; more would make every checkpoint large.
-const MOST_OPERATIONS: usize = 5000;
+const MAX_OPERATIONS: usize = 5000;
 
 /// State before the program opened any library.
 #[derive(Clone, Copy)]
-struct Before {
+struct LoaderStart {
     /// Number of libraries at the start.
     libraries: usize,
     /// Number of link-map namespaces in MPI_Init.
     namespaces: usize,
 }
 
-fn kept(loaded: &Loaded) -> RefMut<'_, Kept> {
+fn kept(loaded: &LoaderState) -> RefMut<'_, LoaderSnapshots> {
     RefMut::map(loaded.kept.borrow_mut(), Option::get_or_insert_default)
 }
 
-pub(super) fn mark(loaded: &Loaded) -> Mark {
-    Mark {
+pub(super) fn mark(loaded: &LoaderState) -> LoaderMark {
+    LoaderMark {
         calls: operations::calls(&loaded.log),
         // SAFETY: the preload library's counter lives as long as the process.
         changes: unsafe { process_info::info().loader_heap.changes.read_volatile() },
@@ -138,29 +138,29 @@ pub(super) fn mark(loaded: &Loaded) -> Mark {
 }
 
 /// Locates ld.so's state, before the program runs.
-pub fn find(loaded: &Loaded, first_heap: &[AddrRange]) {
-    loaded.before.set(Before {
-        libraries: list::modules().len(),
+pub fn find(loaded: &LoaderState, first_heap: &[AddrRange]) {
+    loaded.before.set(LoaderStart {
+        libraries: loaded_libraries::modules().len(),
         ..loaded.before.get()
     });
-    loaded.places.set(memory::find(first_heap));
+    loaded.places.set(loader_memory::find(first_heap));
 }
 
 /// Starts to record the libraries that the program opens. Called in MPI_Init.
-pub fn begin(loaded: &Loaded) {
+pub fn begin(loaded: &LoaderState) {
     let mut random = [0; 8];
     // SAFETY: getrandom(2) fills the buffer. The number only distinguishes processes.
     unsafe { libc::getrandom(random.as_mut_ptr().cast(), random.len(), 0) };
-    *kept(loaded) = Kept {
+    *kept(loaded) = LoaderSnapshots {
         own: u64::from_ne_bytes(random),
         checked: mark(loaded),
-        ..Kept::default()
+        ..LoaderSnapshots::default()
     };
-    loaded.before.set(Before {
-        namespaces: list::namespaces(),
+    loaded.before.set(LoaderStart {
+        namespaces: loaded_libraries::namespaces(),
         ..loaded.before.get()
     });
-    list::find_static_blocks(loaded.before.get().libraries);
+    loaded_libraries::record_static_blocks(loaded.before.get().libraries);
     operations::begin(&loaded.log);
 }
 
@@ -168,14 +168,14 @@ pub fn begin(loaded: &Loaded) {
 ///
 /// # Safety
 /// The string must be valid or null.
-pub unsafe fn note(loaded: &Loaded, kind: u32, path: *const c_char, value: i64) {
+pub unsafe fn record_operation(loaded: &LoaderState, kind: u32, path: *const c_char, value: i64) {
     if !role::is_protected() {
         return;
     }
     match kind {
-        effect::CLOSE_LIBRARY => operations::note(
+        effect::CLOSE_LIBRARY => operations::record(
             &loaded.log,
-            Call::Close {
+            LoaderCall::Close {
                 handle: value as u64,
             },
         ),
@@ -196,9 +196,9 @@ pub unsafe fn note(loaded: &Loaded, kind: u32, path: *const c_char, value: i64) 
             };
             let directory = if is_relative { here() } else { None };
             let flags = value as i32;
-            operations::note(
+            operations::record(
                 &loaded.log,
-                Call::Open {
+                LoaderCall::Open {
                     path,
                     flags,
                     directory,
@@ -209,29 +209,29 @@ pub unsafe fn note(loaded: &Loaded, kind: u32, path: *const c_char, value: i64) 
 }
 
 /// Refuses a library of the program that a replacement could not open.
-pub fn check(loaded: &Loaded) -> Result<(), UserError> {
+pub fn check(loaded: &LoaderState) -> Result<(), UserError> {
     let mark = mark(loaded);
     if kept(loaded).checked == mark {
         return Ok(());
     }
     let operations = operations::operations(&loaded.log);
-    let made = || operations.iter().flat_map(|operation| &operation.made);
+    let made = || operations.iter().flat_map(|operation| &operation.added);
     let refuse = |path: &str, why| Err(UserError::LateLibrary(path.to_owned(), why));
     if let Some(first) = made().next()
-        && !loaded.is_known()
+        && !loaded.is_format_supported()
     {
         return refuse(&first.path, "this C library's loader is not known");
     }
-    if list::namespaces() != loaded.before.get().namespaces {
+    if loaded_libraries::namespaces() != loaded.before.get().namespaces {
         return refuse(
             "a library",
             "it has done so in a namespace of its own, by dlmopen",
         );
     }
-    if operations.len() > MOST_OPERATIONS
+    if operations.len() > MAX_OPERATIONS
         || operations
             .iter()
-            .any(|operation| operation.made.len() >= LIBRARY_PLACES)
+            .any(|operation| operation.added.len() >= LIBRARY_PLACES)
     {
         return refuse(
             "too many libraries",
@@ -269,13 +269,13 @@ fn is_record(handle: u64) -> bool {
 }
 
 /// Records ld.so's state; copies it only if it has changed since the last cut.
-pub fn capture(loaded: &Loaded) -> Saved {
+pub fn capture(loaded: &LoaderState) -> LoaderAtCut {
     let operations = operations::operations(&loaded.log);
     if !kept(loaded)
         .last
         .is_some_and(|(_, last)| last == mark(loaded))
     {
-        list::find_static_blocks(loaded.before.get().libraries);
+        loaded_libraries::record_static_blocks(loaded.before.get().libraries);
     }
     let mut kept = kept(loaded);
     let mark = mark(loaded);
@@ -283,7 +283,7 @@ pub fn capture(loaded: &Loaded) -> Saved {
         Some((key, last)) if last == mark => key,
         _ => {
             kept.versions += 1;
-            let key = Key {
+            let key = LoaderStateKey {
                 process: kept.own,
                 version: kept.versions,
             };
@@ -292,9 +292,9 @@ pub fn capture(loaded: &Loaded) -> Saved {
         }
     };
     let libraries = libraries();
-    Saved {
+    LoaderAtCut {
         key,
-        blocks: if loaded.is_known() {
+        blocks: if loaded.is_format_supported() {
             tls_block::all(&libraries)
         } else {
             Vec::new()
@@ -304,28 +304,28 @@ pub fn capture(loaded: &Loaded) -> Saved {
     }
 }
 
-impl Kept {
+impl LoaderSnapshots {
     /// Stores a copy of ld.so's current state under this key.
-    fn keep(&mut self, loaded: &Loaded, key: Key, mark: Mark) {
+    fn keep(&mut self, loaded: &LoaderState, key: LoaderStateKey, mark: LoaderMark) {
         self.last = Some((key, mark));
-        if loaded.is_known() {
+        if loaded.is_format_supported() {
             self.snapshots.retain(|(other, _)| *other != key);
-            self.snapshots.truncate(MOST_STATES - 1);
+            self.snapshots.truncate(MAX_SNAPSHOTS - 1);
             self.snapshots
-                .push_front((key, Snapshot::take(&loaded.places.borrow())));
+                .push_front((key, LoaderSnapshot::take(&loaded.places.borrow())));
         }
     }
 }
 
 /// Restores ld.so's state of the cut. Must be called before mappings and pages are restored.
-pub fn restore(loaded: &Loaded, saved: &Saved) -> Result<(), UserError> {
+pub fn restore(loaded: &LoaderState, saved: &LoaderAtCut) -> Result<(), UserError> {
     if kept(loaded).last == Some((saved.key, mark(loaded))) {
         return Ok(());
     }
     let is_back = {
         let kept = kept(loaded);
         let snapshot = kept.snapshots.iter().find(|(key, _)| *key == saved.key);
-        snapshot.map(|(_, snapshot)| snapshot.put_back())
+        snapshot.map(|(_, snapshot)| snapshot.restore())
     };
     let refused = || UserError::Library("what the program has opened since".into());
     match is_back {
@@ -355,12 +355,12 @@ pub fn restore(loaded: &Loaded, saved: &Saved) -> Result<(), UserError> {
 /// can be taken there, because a restored ld.so would not be in that call.
 pub fn is_loading() -> bool {
     let mut found = false;
-    // SAFETY: the unwinder passes this argument to `look_for_loader`, on this stack.
-    unsafe { unwinder::_Unwind_Backtrace(look_for_loader, (&raw mut found).cast()) };
+    // SAFETY: the unwinder passes this argument to `find_loader_frame`, on this stack.
+    unsafe { unwinder::_Unwind_Backtrace(find_loader_frame, (&raw mut found).cast()) };
     found
 }
 
-unsafe extern "C" fn look_for_loader(context: *mut c_void, found: *mut c_void) -> c_int {
+unsafe extern "C" fn find_loader_frame(context: *mut c_void, found: *mut c_void) -> c_int {
     let info = process_info::info();
     // SAFETY: the unwinder passes a valid context and the argument of `is_loading`.
     unsafe {

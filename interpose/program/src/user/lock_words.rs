@@ -40,7 +40,7 @@ pub fn is_comparing_mutex([first, _, third]: [u64; 3]) -> bool {
 /// True for the words of a mutex that `owner` holds.
 ///
 /// Applies to mutexes that compare owner and caller. At most `users` threads may use it.
-pub fn is_held_mutex(words: &[u64], owner: u32, users: u32) -> bool {
+pub fn is_mutex_of_owner(words: &[u64], owner: u32, users: u32) -> bool {
     let &[first, second, third, previous, next, ..] = words else {
         return false;
     };
@@ -78,7 +78,7 @@ pub fn is_held_mutex(words: &[u64], owner: u32, users: u32) -> bool {
 pub fn is_written_lock(words: &[u64], owner: u32, users: u32) -> bool {
     // Bits for the writers' phase and for a writer that holds the lock. The higher bits count
     // waiting readers.
-    const HELD: u32 = 3;
+    const WRITE_LOCKED: u32 = 3;
     const READER: u32 = 8;
     /// True for a futex word of a held lock.
     ///
@@ -103,7 +103,7 @@ pub fn is_written_lock(words: &[u64], owner: u32, users: u32) -> bool {
     let (phase, writers) = halves(futexes);
     let (who, shared) = halves(held_by);
     let (preference, _) = halves(flags);
-    readers % READER == HELD
+    readers % READER == WRITE_LOCKED
         && readers / READER < users
         && waiting < users
         && is_futex(phase)

@@ -16,8 +16,8 @@
 //! pthread_rwlock_common.c).
 #![allow(unsafe_code)]
 
-use super::lock_words::{INHERIT, ROBUST, halves, is_held_mutex, is_written_lock, join};
-use super::thread_number::{Change, ThreadNumber};
+use super::lock_words::{INHERIT, ROBUST, halves, is_mutex_of_owner, is_written_lock, join};
+use super::thread_number::{ThreadNumber, ThreadNumberChange};
 use understudy_image::layout::{Area, Backing, Layout};
 use understudy_image::runs::{self, AddrRange, PageRun};
 
@@ -28,20 +28,20 @@ const CHUNK: usize = 512;
 ///
 /// Used while memory is loaded, before it is known which numbers have changed.
 #[derive(Clone, Copy, Debug)]
-pub struct Owners {
-    least: u32,
-    most: u32,
+pub struct LockOwners {
+    min: u32,
+    max: u32,
 }
 
-impl Owners {
-    pub fn new(numbers: impl Iterator<Item = ThreadNumber>) -> Owners {
-        let none = Owners {
-            least: u32::MAX,
-            most: 0,
+impl LockOwners {
+    pub fn new(numbers: impl Iterator<Item = ThreadNumber>) -> LockOwners {
+        let none = LockOwners {
+            min: u32::MAX,
+            max: 0,
         };
-        numbers.fold(none, |all, ThreadNumber(number)| Owners {
-            least: all.least.min(number),
-            most: all.most.max(number),
+        numbers.fold(none, |all, ThreadNumber(number)| LockOwners {
+            min: all.min.min(number),
+            max: all.max.max(number),
         })
     }
 
@@ -49,7 +49,10 @@ impl Owners {
     ///
     /// The loop has no branch, so that the compiler can vectorise it.
     pub fn may_be_in(&self, page: &[u8]) -> bool {
-        let Owners { least, most } = *self;
+        let LockOwners {
+            min: least,
+            max: most,
+        } = *self;
         let (words, _) = page.as_chunks();
         let words = words.iter().map(|&word| u32::from_ne_bytes(word));
         words.fold(false, |any, word| {
@@ -65,7 +68,7 @@ impl Owners {
 fn find_owners(
     words: &[u64],
     length: usize,
-    changed: &[Change],
+    changed: &[ThreadNumberChange],
     users: u32,
 ) -> Vec<(usize, ThreadNumber)> {
     /// Number of words before the owner's, in a mutex and in a read-write lock.
@@ -97,7 +100,7 @@ fn find_owners(
                 at.checked_sub(before)
                     .map_or(&[][..], |first| &words[first..])
             };
-            if is_held_mutex(from(BEFORE.0), old.0, users)
+            if is_mutex_of_owner(from(BEFORE.0), old.0, users)
                 || is_written_lock(from(BEFORE.1), old.0, users)
             {
                 found.push((at, new));
@@ -112,7 +115,7 @@ fn find_owners(
 /// # Safety
 /// The words must have been found by [`find_owners`]: the owner's word, the one before it and the
 /// one after it.
-unsafe fn give(place: *mut [u64; 3], new: ThreadNumber) {
+unsafe fn set_owner(place: *mut [u64; 3], new: ThreadNumber) {
     // SAFETY: guaranteed by the caller.
     let [before, owner, behind] = unsafe { &mut *place };
     *owner = join(new.0, halves(*owner).1);
@@ -125,7 +128,7 @@ unsafe fn give(place: *mut [u64; 3], new: ThreadNumber) {
 }
 
 /// Size of the largest lock that is searched for, in bytes.
-const LONGEST: u64 = 56;
+const MAX_LOCK_BYTES: u64 = 56;
 
 /// Returns the ranges in which the program may hold locks, each with its readable end.
 ///
@@ -148,7 +151,7 @@ fn places(
     let is_mapped =
         |address: u64| writable().any(|area| area.range.contains(address) && !is_file(area));
     let with_rest = |range: AddrRange| match is_mapped(range.end) {
-        true => (range, range.end + LONGEST),
+        true => (range, range.end + MAX_LOCK_BYTES),
         false => (range, range.end),
     };
     let loaded = writable().flat_map(|area| runs::within(pages, area.pages()));
@@ -165,14 +168,14 @@ fn places(
 /// Gives locks in the loaded memory to the threads whose numbers have changed.
 ///
 /// `changed` contains all threads, and `pages` (sorted) all pages that may contain locks of theirs.
-pub fn pass_on(
-    changed: &[Change],
+pub fn renumber_owners(
+    changed: &[ThreadNumberChange],
     layout: &Layout,
     pages: &[PageRun],
     thread_locals: &[AddrRange],
 ) {
     let users = changed.len() as u32;
-    let changed: Vec<Change> = changed
+    let changed: Vec<ThreadNumberChange> = changed
         .iter()
         .copied()
         .filter(|(old, new)| old != new)
@@ -195,7 +198,7 @@ pub fn pass_on(
     }
     for (address, new) in found {
         // SAFETY: words of a lock that `find_owners` has found.
-        unsafe { give((address as *mut u64).sub(1).cast(), new) };
+        unsafe { set_owner((address as *mut u64).sub(1).cast(), new) };
         log::debug!("the lock whose owner is at {address:#x} has passed to another thread");
     }
 }
@@ -215,7 +218,7 @@ mod tests {
         let found = find_owners(words, words.len(), &[(old, new)], 1);
         for &(at, new) in &found {
             // SAFETY: found in these words just before.
-            unsafe { give(words.as_mut_ptr().add(at - 1).cast(), new) };
+            unsafe { set_owner(words.as_mut_ptr().add(at - 1).cast(), new) };
         }
         found.into_iter().map(|(at, _)| at).collect()
     }
@@ -280,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn held_mutexes_pass_to_another_thread_and_back() {
+    fn locked_mutexes_pass_to_another_thread_and_back() {
         for (kind, robust, protocol) in comparing() {
             let mut memory = Memory::new();
             let lock = mutex(&mut memory, kind, robust, protocol);
@@ -304,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_held_for_writing_passes_and_one_held_for_reading_does_not() {
+    fn a_write_lock_passes_and_a_read_lock_does_not() {
         let mut memory = Memory::new();
         let lock: *mut libc::pthread_rwlock_t = memory.lock();
         // SAFETY: a lock in memory of the test; all zeros, like its initialiser.
@@ -329,7 +332,7 @@ mod tests {
     /// `may_be_in` reports only pages that contain an owner.
     #[test]
     fn an_owner_is_seen_in_its_page_whatever_the_lock() {
-        let owners = Owners::new(
+        let owners = LockOwners::new(
             [
                 ThreadNumber(7),
                 ThreadNumber::own(),

@@ -17,7 +17,7 @@ fn limit(of: Least, new: Option<libc::rlimit64>) -> Option<libc::rlimit64> {
 }
 
 /// Returns a limit that is too low, and its value.
-pub(super) fn first() -> Option<(Least, u64)> {
+pub(super) fn first_low_limit() -> Option<(Least, u64)> {
     let value = |of: Least| Some((of, limit(of, None)?.rlim_cur));
     let mut all = [FILES, ADDRESSES, DATA].into_iter().filter_map(value);
     all.find(|(of, value)| *value < of.limit)
@@ -28,16 +28,16 @@ pub(super) fn first() -> Option<(Least, u64)> {
 /// Undo logs of files need descriptors. An unprivileged process can raise the limit up to the hard
 /// limit only.
 #[derive(Debug)]
-pub(super) struct Raised(Option<libc::rlimit64>);
+pub(super) struct RaisedFileLimit(Option<libc::rlimit64>);
 
-impl Raised {
+impl RaisedFileLimit {
     /// Raises the limit if needed.
-    pub(super) fn new() -> Raised {
+    pub(super) fn new() -> RaisedFileLimit {
         if kernel_calls().limits.load(Ordering::Relaxed) == 0 {
-            return Raised(None);
+            return RaisedFileLimit(None);
         }
         let Some(before) = limit(FILES, None).filter(|it| it.rlim_cur < FILES.limit) else {
-            return Raised(None);
+            return RaisedFileLimit(None);
         };
         let with = |rlim_max: u64| libc::rlimit64 {
             rlim_cur: FILES.limit.min(rlim_max),
@@ -45,11 +45,11 @@ impl Raised {
         };
         let raised = limit(FILES, Some(with(before.rlim_max.max(FILES.limit))));
         raised.or_else(|| limit(FILES, Some(with(before.rlim_max))));
-        Raised(Some(before))
+        RaisedFileLimit(Some(before))
     }
 }
 
-impl Drop for Raised {
+impl Drop for RaisedFileLimit {
     fn drop(&mut self) {
         if let Some(before) = self.0 {
             limit(FILES, Some(before));

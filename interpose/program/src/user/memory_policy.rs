@@ -30,7 +30,7 @@ const MASK_BYTES: usize = 1024;
 
 /// Policies of ranges at a cut, each with its pages.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-pub struct Saved(Vec<(Policy, Vec<PageRun>)>);
+pub struct RangePolicies(Vec<(Policy, Vec<PageRun>)>);
 
 /// Returns the policy of the calling thread.
 pub(super) fn of_thread() -> Policy {
@@ -126,15 +126,15 @@ fn has_calls() -> bool {
 /// Reads the policies of private memory.
 ///
 /// `has_loaded` is true if a loaded checkpoint contains policies: another process has set them.
-pub(super) fn capture(has_loaded: bool, layout: &Layout) -> Saved {
+pub(super) fn capture(has_loaded: bool, layout: &Layout) -> RangePolicies {
     if !has_calls() && !has_loaded {
-        return Saved::default();
+        return RangePolicies::default();
     }
     let is_private = |backing: &Backing| matches!(backing, Backing::Anonymous | Backing::Heap);
     let areas = layout.areas().iter();
     let own = areas.filter(|area| is_private(&area.backing));
     let own = runs::normalise(own.map(|area| area.pages()).collect());
-    let mut saved = Saved::default();
+    let mut saved = RangePolicies::default();
     for vma in procmap::read_outside(zones()).unwrap_or_default() {
         let pages = runs::intersect(&[vma.range.pages()], &own);
         let Some(first) = pages.first() else {
@@ -149,7 +149,7 @@ pub(super) fn capture(has_loaded: bool, layout: &Layout) -> Saved {
 }
 
 /// Sets the policies of the cut; called after the pages have been loaded.
-pub(super) fn restore(has_loaded: &Cell<bool>, saved: &Saved, layout: &Layout) {
+pub(super) fn restore(has_loaded: &Cell<bool>, saved: &RangePolicies, layout: &Layout) {
     if !saved.0.is_empty() {
         has_loaded.set(true);
     }
@@ -178,7 +178,7 @@ fn apply(pages: &[PageRun], policy: &[u8]) {
     }
 }
 
-impl Saved {
+impl RangePolicies {
     fn add(&mut self, policy: Policy, pages: Vec<PageRun>) {
         match self.0.iter_mut().find(|(known, _)| *known == policy) {
             Some((_, known)) => *known = runs::union(known, &pages),
@@ -215,7 +215,7 @@ pub(super) fn check() -> Result<(), UserError> {
     }
 }
 
-/// True if a mapping that is not private memory has a policy within `named`.
+/// True if a mapping that is not private memory has a policy within `imported_procedures`.
 ///
 /// Such mappings are those of files and of shared memory, and the stack.
 fn has_policy_of_object(vma: &Vma, named: AddrRange) -> bool {
@@ -258,7 +258,7 @@ mod tests {
     #[test]
     fn pages_are_kept_by_policy() {
         let run = |start, end| AddrRange::new(start, end).pages();
-        let mut saved = Saved::default();
+        let mut saved = RangePolicies::default();
         saved.add(vec![1], vec![run(0x1000, 0x2000)]);
         saved.add(vec![2], vec![run(0x2000, 0x3000)]);
         saved.add(vec![1], vec![run(0x3000, 0x4000)]);

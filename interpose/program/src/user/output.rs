@@ -8,8 +8,8 @@ use crate::user::program_runtime::Runtime;
 use std::path::{Path, PathBuf};
 use stream_relay::RELAY_TIMEOUT;
 pub use stream_relay::{
-    Saved, capture, discard_library_output, flush, leave, note_cell, release, set_idle, set_stage,
-    show_library_output,
+    StreamPositions, capture, discard_library_output, flush, note_cell, release, report_exit,
+    set_idle, set_stage, show_library_output,
 };
 use understudy_catalogue::message;
 use understudy_formats::private_directories::in_memory;
@@ -51,13 +51,16 @@ pub fn have_effects_since(rt: &Runtime, epoch: Epoch) -> bool {
 ///
 /// The record consists of the cause of the failure, and of the exit status if the process exited
 /// without `MPI_Finalize`.
-pub fn dead_note(rt: &Runtime, process: ProcessNumber) -> Option<([u64; NOTE_WORDS], Option<u32>)> {
+pub fn failure_record(
+    rt: &Runtime,
+    process: ProcessNumber,
+) -> Option<([u64; NOTE_WORDS], Option<u32>)> {
     let ledger = LedgerObserver::open(&path_of(rt, process)?).ok()?;
     Some((ledger.note(), ledger.left()))
 }
 
 /// Restores the output positions of a cut.
-pub fn restore(rt: &Runtime, saved: &Saved, own: bool) {
+pub fn restore(rt: &Runtime, saved: &StreamPositions, own: bool) {
     let inherited = rt.ledgers.borrow().inherited;
     stream_relay::restore(saved, own, inherited);
 }
@@ -84,7 +87,7 @@ fn final_marks(path: &Path) -> [Position; 2] {
 /// Returns the positions up to which relays of failed processes have forwarded the output.
 ///
 /// Each failed process of this node has a pair of positions.
-pub fn dead_output(rt: &Runtime, dead: &[ProcessNumber]) -> Vec<[Position; 2]> {
+pub fn failed_output(rt: &Runtime, dead: &[ProcessNumber]) -> Vec<[Position; 2]> {
     dead.iter()
         .map(|&rank| path_of(rt, rank).map_or([Position::START; 2], |path| final_marks(&path)))
         .collect()
@@ -93,7 +96,7 @@ pub fn dead_output(rt: &Runtime, dead: &[ProcessNumber]) -> Vec<[Position; 2]> {
 /// Sets the positions of the cut as the end of the job's earlier output.
 ///
 /// Used when a job is restarted.
-pub fn continue_from(rt: &Runtime, saved: &Saved) {
+pub fn continue_from(rt: &Runtime, saved: &StreamPositions) {
     rt.ledgers.borrow_mut().inherited = saved.places.map(Option::unwrap_or_default);
 }
 
@@ -108,7 +111,7 @@ pub fn position(rt: &Runtime) -> String {
 }
 
 /// Sets the positions that the relay of the failed rank has reached.
-pub fn inherit(rt: &Runtime, marks: [Position; 2]) {
+pub fn set_inherited(rt: &Runtime, marks: [Position; 2]) {
     rt.ledgers.borrow_mut().inherited = marks;
 }
 

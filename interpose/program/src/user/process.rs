@@ -16,12 +16,12 @@ const TIMERS: [i64; 3] = [0, 1, 2];
 const LIMITS: u32 = 16;
 
 /// `struct itimerval` as four numbers: interval and time left, in seconds and microseconds.
-type Timer = [i64; 4];
+type IntervalTimer = [i64; 4];
 
 /// Process-wide settings that the program may have changed.
 #[derive(Clone, Debug, Default, bincode::Encode, bincode::Decode)]
-pub struct Saved {
-    timers: Vec<Timer>,
+pub struct ProcessSettings {
+    timers: Vec<IntervalTimer>,
     /// Soft limits. Only a privileged process could have raised a hard limit.
     limits: Vec<u64>,
     /// Address, flags and size of `stack_t`.
@@ -59,7 +59,7 @@ fn features() -> u64 {
 /// Requests permission for features that the process may not use yet.
 ///
 /// A permission cannot be revoked.
-fn ask_for(wanted: u64) -> Result<(), UserError> {
+fn request_features(wanted: u64) -> Result<(), UserError> {
     const ARCH_REQ_XCOMP_PERM: i32 = 0x1023;
     if wanted & !features() == 0 {
         return Ok(());
@@ -71,7 +71,7 @@ fn ask_for(wanted: u64) -> Result<(), UserError> {
     }
 }
 
-fn timer(which: i64) -> Timer {
+fn timer(which: i64) -> IntervalTimer {
     let mut value = [0; 4];
     // SAFETY: getitimer(2) writes a structure of this size.
     unsafe { libc::syscall(libc::SYS_getitimer, which, value.as_mut_ptr()) };
@@ -109,8 +109,8 @@ fn signal_stack() -> [u64; 3] {
     stack
 }
 
-pub fn capture() -> Saved {
-    Saved {
+pub fn capture() -> ProcessSettings {
+    ProcessSettings {
         timers: TIMERS.map(timer).to_vec(),
         limits: (0..LIMITS)
             .map(|which| limit(which).map_or(0, |value| value.rlim_cur))
@@ -147,7 +147,7 @@ fn nice() -> i32 {
     20 - answer as i32
 }
 
-impl Saved {
+impl ProcessSettings {
     /// Returns the alternate signal stack of the thread that made the cut.
     pub fn signal_stack(&self) -> [u64; 3] {
         self.signal_stack
@@ -166,7 +166,7 @@ pub fn stop_timers() {
         .for_each(|which| set_timer(which, &[0; 4]));
 }
 
-fn set_timer(which: i64, value: &Timer) {
+fn set_timer(which: i64, value: &IntervalTimer) {
     // SAFETY: setitimer(2) with a valid value.
     unsafe {
         libc::syscall(
@@ -183,7 +183,7 @@ fn set_timer(which: i64, value: &Timer) {
 /// Otherwise a running event loop (asyncio) would conclude that it belongs to another process.
 /// Other programs see the kernel's number, because they compare it with the numbers of threads
 /// (gettid(2)).
-pub fn restore_number(saved: &Saved) {
+pub fn restore_number(saved: &ProcessSettings) {
     let program = std::fs::read_link("/proc/self/exe").unwrap_or_default();
     let name = program.file_name().unwrap_or_default().as_encoded_bytes();
     if name.starts_with(b"python") {
@@ -194,10 +194,10 @@ pub fn restore_number(saved: &Saved) {
 /// Restores the state where it differs.
 ///
 /// State of a thread is restored only if this thread is the one that made the cut (`is_callers`).
-pub fn restore(saved: &Saved, is_callers: bool) -> Result<(), UserError> {
+pub fn restore(saved: &ProcessSettings, is_callers: bool) -> Result<(), UserError> {
     // The permission comes first: the signal stack of the failed process had room for these
     // registers, and this process's signal stack may be too small.
-    ask_for(saved.features)?;
+    request_features(saved.features)?;
     for (which, value) in TIMERS.into_iter().zip(&saved.timers) {
         if *value != timer(which) {
             set_timer(which, value);
@@ -259,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tile_registers_are_asked_for_or_the_lack_is_named() {
+    fn tile_registers_are_requested_or_their_lack_is_reported() {
         const ARCH_GET_XCOMP_SUPP: i32 = 0x1021;
         let mut supported = 0u64;
         // SAFETY: arch_prctl(2) writes one word.
@@ -270,9 +270,9 @@ mod tests {
                 &raw mut supported,
             )
         };
-        assert!(ask_for(0).is_ok());
+        assert!(request_features(0).is_ok());
         assert_eq!(features(), 0, "nobody has asked yet");
-        let answer = ask_for(ON_REQUEST);
+        let answer = request_features(ON_REQUEST);
         if supported & ON_REQUEST != 0 {
             assert!(answer.is_ok(), "{answer:?}");
             assert_eq!(features(), ON_REQUEST);

@@ -11,11 +11,11 @@ use understudy_catalogue::message;
 use understudy_formats::proc_file::ProcFile;
 
 /// Value of an attribute in the kernel's format; empty if not supported.
-pub(super) type Value = Vec<u8>;
+pub(super) type AttributeValue = Vec<u8>;
 
 struct Attribute {
     name: &'static str,
-    read: fn() -> Value,
+    read: fn() -> AttributeValue,
     write: fn(&[u8]) -> bool,
     /// True if only the calling thread can read and set the attribute.
     is_callers: bool,
@@ -86,18 +86,18 @@ const ATTRIBUTES: [Attribute; 10] = [
 
 /// Values that the program has changed; `None` for unchanged ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-pub struct Saved(Vec<Option<Value>>);
+pub struct ChangedAttributes(Vec<Option<AttributeValue>>);
 
 /// Returns the values at the start of the process.
-pub(super) fn at_start() -> Vec<Value> {
+pub(super) fn at_start() -> Vec<AttributeValue> {
     ATTRIBUTES.iter().map(|it| (it.read)()).collect()
 }
 
 /// Returns the values that differ from those at the start.
-pub(super) fn capture(start: &[Value]) -> Saved {
+pub(super) fn capture(start: &[AttributeValue]) -> ChangedAttributes {
     let now = ATTRIBUTES.iter().map(|it| (it.read)());
     let changed = now.zip(start);
-    Saved(
+    ChangedAttributes(
         changed
             .map(|(now, then)| (now != *then).then_some(now))
             .collect(),
@@ -107,8 +107,8 @@ pub(super) fn capture(start: &[Value]) -> Saved {
 /// Sets the values of the checkpoint.
 ///
 /// An attribute that the program had not changed gets its value from the start of this process.
-/// `is_mains` is true if the main thread made the cut and is the calling thread.
-pub(super) fn restore(start: &[Value], saved: &Saved, is_mains: bool) {
+/// `is_restored_by_main` is true if the main thread made the cut and is the calling thread.
+pub(super) fn restore(start: &[AttributeValue], saved: &ChangedAttributes, is_mains: bool) {
     for ((attribute, saved), start) in ATTRIBUTES.iter().zip(&saved.0).zip(start) {
         let wanted = saved.as_ref().unwrap_or(start);
         if attribute.is_callers && !is_mains || (attribute.read)() == *wanted {
@@ -131,7 +131,7 @@ fn main() -> libc::c_long {
 /// Size of the largest set of processors that is read, in bytes.
 const MASK_BYTES: usize = 1024;
 
-fn processors() -> Value {
+fn processors() -> AttributeValue {
     let mut mask = vec![0u8; MASK_BYTES];
     // SAFETY: sched_getaffinity(2) writes at most this number of bytes, and returns their number.
     let length = unsafe {
@@ -161,7 +161,7 @@ fn set_processors(mask: &[u8]) -> bool {
 /// Length of `struct sched_attr` up to the nice value, priority and deadlines (sched_setattr(2)).
 const SCHED_ATTR_BYTES: usize = 48;
 
-fn scheduling() -> Value {
+fn scheduling() -> AttributeValue {
     let mut attributes = vec![0u8; SCHED_ATTR_BYTES];
     // SAFETY: sched_getattr(2) writes a structure of this length.
     let rc = unsafe {
@@ -185,7 +185,7 @@ fn set_scheduling(attributes: &[u8]) -> bool {
 /// `IOPRIO_WHO_PROCESS` of ioprio_get(2).
 const IO_PROCESS: libc::c_long = 1;
 
-fn io_priority() -> Value {
+fn io_priority() -> AttributeValue {
     // SAFETY: ioprio_get(2).
     let priority = unsafe { libc::syscall(libc::SYS_ioprio_get, IO_PROCESS, main()) };
     priority.to_ne_bytes().to_vec()
@@ -204,7 +204,7 @@ static SLACK: ProcFile = ProcFile::new("/proc/self/timerslack_ns");
 static OOM_SCORE: ProcFile = ProcFile::new("/proc/self/oom_score_adj");
 static DUMP_FILTER: ProcFile = ProcFile::new("/proc/self/coredump_filter");
 
-fn file(file: &ProcFile) -> Value {
+fn file(file: &ProcFile) -> AttributeValue {
     file.read().unwrap_or_default().trim_ascii().into()
 }
 
@@ -213,7 +213,7 @@ fn set_file(name: &str, value: &[u8]) -> bool {
 }
 
 /// Returns the result of a query with prctl(2).
-fn control(what: libc::c_int) -> Value {
+fn control(what: libc::c_int) -> AttributeValue {
     // SAFETY: prctl(2) that only queries.
     let answer = unsafe { libc::syscall(libc::SYS_prctl, what, 0, 0, 0, 0) };
     answer.to_ne_bytes().to_vec()

@@ -8,7 +8,7 @@ use understudy_abi::processor_time::{
 
 /// Values that the program saw at a cut.
 #[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
-pub struct Saved(Reading);
+pub struct ProcessorTime(Reading);
 
 fn carried() -> &'static CarriedTime {
     // SAFETY: the preload library's values live as long as the process.
@@ -16,15 +16,15 @@ fn carried() -> &'static CarriedTime {
 }
 
 /// Reads the values at a cut.
-pub(super) fn capture() -> Saved {
-    Saved(seen(own(Rounding::Up)))
+pub(super) fn capture() -> ProcessorTime {
+    ProcessorTime(seen(own(Rounding::Up)))
 }
 
 /// Ensures that the program sees no smaller values than at the cut.
 ///
-/// `is_own` is true if this process was saved, or has been a replacement since: its values
+/// `is_restoring` is true if this process was saved, or has been a replacement since: its values
 /// continue.
-pub(super) fn restore(saved: &Saved, is_own: bool) {
+pub(super) fn restore(saved: &ProcessorTime, is_own: bool) {
     let now = own(Rounding::Down);
     let is_less = |now: &Reading| now.iter().zip(&saved.0).any(|(now, then)| now < then);
     let mut wanted = saved.0;

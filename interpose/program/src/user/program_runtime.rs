@@ -1,15 +1,15 @@
 //! State of the program side in this process.
 
 use super::accelerator::device_state::DeviceState;
-use super::advice::LastReading;
+use super::advice::SmapsCache;
 use super::children::Children;
-use super::files::open_files::Others;
+use super::files::open_files::OpenFileState;
 use super::input::Input;
-use super::loader::Loaded;
+use super::loader::LoaderState;
 use super::output::ledgers::Ledgers;
-use super::process_attributes::Value;
+use super::process_attributes::AttributeValue;
 use super::refused::start_state::StartState;
-use super::sharing::Mapping;
+use super::sharing::SharedMapping;
 use super::system_v::kernel_object::Exchanged;
 use super::threads::stop::Threads;
 use super::timers::kernel_timer::Timers;
@@ -22,11 +22,11 @@ runtime! {
         /// Standard output and error.
         pub(super) ledgers: StateCell<Ledgers> = StateCell::new(Ledgers::START),
         pub(super) input: StateCell<Input> = StateCell::new(Input::START),
-        pub(super) loader: Loaded = Loaded::new(),
+        pub(super) loader: LoaderState = LoaderState::new(),
         /// Logs of effects on files.
         pub(super) undo: UndoState = UndoState::new(),
         /// Open files.
-        pub(super) files: Others = Others::new(),
+        pub(super) files: OpenFileState = OpenFileState::new(),
         pub(super) children: Children = Children::new(),
         pub(super) timers: Timers = Timers::new(),
         /// `None` if threads are refused.
@@ -34,14 +34,14 @@ runtime! {
         /// Frame at which the thread that restores the program resumes itself.
         ///
         /// Zero if the thread is not in the image and exits.
-        pub(super) own_frame: Cell<u64> = Cell::new(0),
+        pub(super) restoring_frame: Cell<u64> = Cell::new(0),
         /// Mappings that [`super::sharing::check`] has found.
-        pub(super) shared_mappings: StateCell<Option<Vec<Mapping>>> = StateCell::new(None),
-        pub(super) advice: LastReading = LastReading::new(),
+        pub(super) shared_mappings: StateCell<Option<Vec<SharedMapping>>> = StateCell::new(None),
+        pub(super) advice: SmapsCache = SmapsCache::new(),
         /// True if a loaded checkpoint contains NUMA policies of ranges.
         pub(super) has_loaded_policies: Cell<bool> = Cell::new(false),
         /// Attributes at the start of the process.
-        pub(super) attributes: StateCell<Vec<Value>> = StateCell::new(Vec::new()),
+        pub(super) attributes: StateCell<Vec<AttributeValue>> = StateCell::new(Vec::new()),
         /// System V objects that the last recovery has created anew.
         pub(super) system_v: StateCell<Exchanged> = StateCell::new(Vec::new()),
         /// State at the start of the process that must not change.

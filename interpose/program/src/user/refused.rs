@@ -32,7 +32,7 @@ pub(super) fn check(rt: &Runtime) -> Result<(), UserError> {
 
 /// Refuses limits that the program has lowered below understudy's needs.
 fn check_limits() -> Result<(), UserError> {
-    lowered_limits::first().map_or(Ok(()), |(least, value)| {
+    lowered_limits::first_low_limit().map_or(Ok(()), |(least, value)| {
         Err(refused_state(
             format!("a limit of {value} ({})", least.name),
             LIMITS,
@@ -42,7 +42,7 @@ fn check_limits() -> Result<(), UserError> {
 
 /// Refuses threads that were created by clone(2) directly.
 fn check_threads(rt: &Runtime) -> Result<(), UserError> {
-    threads::unknown(rt).map_or(Ok(()), |number| {
+    threads::unknown_thread(rt).map_or(Ok(()), |number| {
         let name = std::fs::read_to_string(format!("/proc/self/task/{number}/comm"));
         let name = name.unwrap_or_default();
         let what = format!("thread {number} ({}), made by clone(2)", name.trim_end());

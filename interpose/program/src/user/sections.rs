@@ -7,8 +7,8 @@ use understudy_numbers::{Epoch, ProcessNumber};
 /// Starts to record the libraries that the program opens; called in MPI_Init.
 ///
 /// Libraries that are already open must be equal in all ranks.
-pub fn begin(rt: &Runtime) {
-    layout::remember_libraries(rt);
+pub fn begin_recording(rt: &Runtime) {
+    layout::add_libraries(rt);
     loader::begin(&rt.loader);
 }
 

@@ -4,7 +4,7 @@
 //! not be rolled back if another rank shares it.
 #![allow(unsafe_code)]
 
-use super::open::{descriptors, path_of, stat};
+use super::descriptors::{descriptors, path_of, stat};
 use super::process_names::host_name;
 use super::{UserError, zones};
 use crate::shim;
@@ -15,7 +15,7 @@ use understudy_image::window_memory::WindowPart;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Writable shared mapping of an object that has a name.
-pub struct Mapping {
+pub struct SharedMapping {
     /// Hash that identifies the mapped object on all hosts; never zero.
     pub identity: u64,
     pub path: String,
@@ -43,12 +43,12 @@ fn mapped() -> Vec<Vma> {
 ///
 /// # Errors
 /// Fails if the program has memory that another process cannot have.
-pub fn check() -> Result<Vec<Mapping>, UserError> {
+pub fn check() -> Result<Vec<SharedMapping>, UserError> {
     let all = mapped();
     if all.iter().any(is_huge) {
         return Err(UserError::HugePages);
     }
-    if let Some(path) = open_as_well(&all) {
+    if let Some(path) = open_and_mapped(&all) {
         return Err(UserError::OpenAndMapped(path));
     }
     Ok(shared(&all))
@@ -60,7 +60,7 @@ fn is_huge(vma: &Vma) -> bool {
 }
 
 /// Returns a nameless file that is mapped for sharing and has a descriptor.
-fn open_as_well(all: &[Vma]) -> Option<String> {
+fn open_and_mapped(all: &[Vma]) -> Option<String> {
     let is_hidden = |vma: &&Vma| vma.shared && vma.path.ends_with(REMOVED);
     let hidden: Vec<&Vma> = all.iter().filter(is_hidden).collect();
     if hidden.is_empty() {
@@ -85,18 +85,18 @@ fn is_open_at(fd: i32, vma: &Vma) -> bool {
 }
 
 /// Returns the mappings that other processes may share, without a check.
-pub fn mappings() -> Vec<Mapping> {
+pub fn mappings() -> Vec<SharedMapping> {
     shared(&mapped())
 }
 
-fn shared(all: &[Vma]) -> Vec<Mapping> {
+fn shared(all: &[Vma]) -> Vec<SharedMapping> {
     let is_shared =
         |vma: &&Vma| vma.shared && vma.prot.write && WindowPart::of(&vma.path).is_none();
     let host = host_name();
-    let mut found: Vec<Mapping> = all
+    let mut found: Vec<SharedMapping> = all
         .iter()
         .filter(is_shared)
-        .map(|vma| Mapping {
+        .map(|vma| SharedMapping {
             identity: xxh3_64(format!("{host} {:?} {}", vma.dev, vma.inode).as_bytes()).max(1),
             path: String::from_utf8_lossy(&vma.path).into_owned(),
         })

@@ -2,11 +2,12 @@
 #![allow(unsafe_code)]
 
 pub(super) mod action;
-mod waiting_signals;
+mod pending_signals;
 
 use crate::arch::mpi_lock;
 pub use action::{Action, action, mask};
 use action::{IGNORE, SIG_DFL, SIG_IGN, SIGNALS};
+use pending_signals::PendingSignal;
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use understudy_abi::OWN_SIGNALS;
@@ -15,19 +16,18 @@ use understudy_abi::{ZONE_END, ZONE_START};
 use understudy_catalogue::message;
 use understudy_formats::events::realtime_ns;
 use understudy_mpi::cancellation;
-use waiting_signals::Waiting;
 
 /// Process-wide settings that the program may have changed.
 #[derive(Clone, Debug, Default, bincode::Encode, bincode::Decode)]
-pub struct Saved {
+pub struct SignalState {
     actions: Vec<Action>,
     mask: u64,
     directory: Vec<u8>,
     creation_mask: u32,
     /// Signals that are pending for this process or this thread.
-    pending: Vec<Waiting>,
+    pending: Vec<PendingSignal>,
     /// Time at which the pending signals were read, in nanoseconds since 1970.
-    at: u64,
+    captured_at_ns: u64,
     /// libc's handler of SIGCANCEL, which the runtime's handler calls.
     cancellation: [u64; 2],
 }
@@ -57,7 +57,7 @@ pub fn keep_out_handlers() {
     keep_out(&actions());
 }
 
-pub fn capture() -> Saved {
+pub fn capture() -> SignalState {
     let directory = std::env::current_dir().map(|path| path.as_os_str().as_bytes().to_vec());
     // SAFETY: umask(2), which can only be read by setting it.
     let creation_mask = unsafe {
@@ -68,18 +68,18 @@ pub fn capture() -> Saved {
     cancellation::take_back();
     let actions = actions();
     keep_out(&actions);
-    Saved {
+    SignalState {
         actions,
         mask: mpi_lock::blocked_signals().unwrap_or_else(|| mask(None)),
         directory: directory.unwrap_or_default(),
         creation_mask,
-        pending: waiting_signals::capture(),
-        at: realtime_ns(),
+        pending: pending_signals::capture(),
+        captured_at_ns: realtime_ns(),
         cancellation: cancellation::of_program(),
     }
 }
 
-impl Saved {
+impl SignalState {
     /// Returns the signals that the thread that made the cut has blocked.
     pub fn mask(&self) -> u64 {
         self.mask
@@ -90,13 +90,13 @@ impl Saved {
     /// Includes signals that were sent before the cut whose handlers had not run yet. `passed`
     /// lists each signal with the time at which it was last sent. Only signals for which the
     /// program had a handler at the cut are resent.
-    pub fn send_again(&self, passed: impl Iterator<Item = (i32, u64)>) {
+    pub fn resend(&self, passed: impl Iterator<Item = (i32, u64)>) {
         for (signal, time) in passed {
             let place = signal as usize - 1;
             // Blocked signals have already been made pending.
             let is_blocked = self.mask >> place & 1 != 0;
             let was_pending = !is_blocked && self.pending.iter().any(|it| it.signal == signal);
-            let is_missing = time > self.at || time > 0 && was_pending;
+            let is_missing = time > self.captured_at_ns || time > 0 && was_pending;
             if is_missing && self.actions[place][0] > SIG_IGN {
                 log::info!("signal {signal} was sent after the checkpoint: it is sent again");
                 // SAFETY: kill(2) to this process.
@@ -107,19 +107,19 @@ impl Saved {
 }
 
 /// Removes a pending signal, which must be blocked.
-pub fn forget(signal: i32) {
-    waiting_signals::take_one(signal);
+pub fn discard_pending(signal: i32) {
+    pending_signals::receive(signal);
 }
 
 /// Restores the pending signals of the cut.
 ///
 /// Must be called before the main thread's mask is set. Resends only the signals that the thread
 /// blocked at the cut.
-fn restore_pending(saved: &Saved) {
+fn restore_pending(saved: &SignalState) {
     mask(Some(mask(None) | !OWN_SIGNALS));
-    let is_blocked = |it: &&Waiting| saved.mask >> (it.signal - 1) & 1 != 0;
-    let blocked: Vec<Waiting> = saved.pending.iter().filter(is_blocked).cloned().collect();
-    waiting_signals::restore(&blocked);
+    let is_blocked = |it: &&PendingSignal| saved.mask >> (it.signal - 1) & 1 != 0;
+    let blocked: Vec<PendingSignal> = saved.pending.iter().filter(is_blocked).cloned().collect();
+    pending_signals::restore(&blocked);
 }
 
 /// Restores dispositions, masks and the working directory.
@@ -127,7 +127,7 @@ fn restore_pending(saved: &Saved) {
 /// A pending signal for which the program had no handler at the cut is discarded, because its
 /// default action could end the process. Handlers of the runtime side are not changed. The signal
 /// mask is this thread's only if it made the cut (`is_callers`).
-pub fn restore(saved: &Saved, is_callers: bool) {
+pub fn restore(saved: &SignalState, is_callers: bool) {
     keep_out(&saved.actions);
     cancellation::restore_program(saved.cancellation);
     for (signal, before) in (1..=SIGNALS).zip(&saved.actions) {

@@ -5,7 +5,7 @@ use super::{UserError, kernel_aio, threads, timers, undo};
 
 /// Stops all threads for a cut; false if the cut must be postponed.
 pub fn stop_threads(rt: &Runtime) -> bool {
-    threads::stop(rt) && timers::are_quiet(rt)
+    threads::stop(rt) && timers::have_no_lost_expiry(rt)
 }
 
 /// Stops all threads, and completes the kernel's pending requests for the program.
@@ -19,5 +19,5 @@ pub fn stop_for_good(rt: &Runtime) -> Result<(), UserError> {
 /// All threads of the program must be stopped.
 pub fn stop_children(rt: &Runtime) {
     undo::suspend_children(rt);
-    rt.children.stop();
+    rt.children.kill_started_since_cut();
 }

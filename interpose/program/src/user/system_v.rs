@@ -15,7 +15,7 @@ use super::threads::pending_call;
 use super::{UserError, children, undo};
 use crate::kernel_state::attributes::{ADJUSTMENTS, MANY_OBJECTS, OTHER_USERS, UNREADABLE};
 use crate::user::program_runtime::Runtime;
-use kernel_object::{Access, Read, found, name};
+use kernel_object::{ObjectAccess, ObjectState, found, name};
 use kernel_object::{namespace, remove};
 use message_queues::Queue;
 use semaphore_sets::Set;
@@ -32,19 +32,19 @@ enum Content {
 
 /// Object at a cut.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-struct Object {
+struct SavedObject {
     /// Identifier that the program uses.
     identifier: i32,
     real: i32,
-    access: Access,
+    access: ObjectAccess,
     content: Content,
 }
 
 /// Objects at a cut.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-pub struct Saved {
+pub struct SystemVObjects {
     namespace: u64,
-    objects: Vec<Object>,
+    objects: Vec<SavedObject>,
 }
 
 /// Lets a thread continue to wait for an object that has a new identifier.
@@ -101,7 +101,7 @@ pub(super) fn check() -> Result<(), UserError> {
 }
 
 /// Returns the reason why an object cannot be restored.
-fn objection(object: &Known, read: &Read<Content>) -> Option<&'static str> {
+fn objection(object: &Known, read: &ObjectState<Content>) -> Option<&'static str> {
     if read.is_foreign {
         // Recorded, because at the next cut the last user may be this process.
         objects().call(object.kind, object.identifier, FOREIGN);
@@ -117,7 +117,7 @@ fn objection(object: &Known, read: &Read<Content>) -> Option<&'static str> {
 }
 
 /// Reads an object; `None` if it does not exist.
-fn read(object: &Known) -> io::Result<Option<Read<Content>>> {
+fn read(object: &Known) -> io::Result<Option<ObjectState<Content>>> {
     found(match object.kind {
         SEMAPHORES => semaphore_sets::read(object.real).map(|it| it.with(Content::Set)),
         _ => message_queues::read(object.real).map(|it| it.with(Content::Queue)),
@@ -125,14 +125,14 @@ fn read(object: &Known) -> io::Result<Option<Read<Content>>> {
 }
 
 /// Returns the objects at a cut.
-pub(super) fn capture() -> Result<Saved, UserError> {
+pub(super) fn capture() -> Result<SystemVObjects, UserError> {
     let mut saved = Vec::new();
     for object in objects().all() {
         let read = read(&object).map_err(|_| UserError::KernelState {
             what: name(object.kind, object.identifier),
             why: UNREADABLE,
         })?;
-        saved.extend(read.map(|read| Object {
+        saved.extend(read.map(|read| SavedObject {
             identifier: object.identifier,
             real: object.real,
             access: read.access,
@@ -140,7 +140,7 @@ pub(super) fn capture() -> Result<Saved, UserError> {
         }));
     }
     let namespace = if saved.is_empty() { 0 } else { namespace() };
-    Ok(Saved {
+    Ok(SystemVObjects {
         namespace,
         objects: saved,
     })
@@ -149,7 +149,7 @@ pub(super) fn capture() -> Result<Saved, UserError> {
 /// Removes the objects that this process has created.
 ///
 /// For a spare that no worker needs, which has created them before MPI_Init.
-pub fn remove_made() {
+pub fn remove_created() {
     for known in objects().all().filter(|it| it.flags & MADE != 0) {
         remove_made_object(&known);
     }
@@ -162,14 +162,14 @@ fn remove_made_object(known: &Known) {
 }
 
 /// Restores the objects of the checkpoint, and removes other objects that this process has created.
-pub(super) fn restore(rt: &Runtime, saved: &Saved) -> Result<(), UserError> {
+pub(super) fn restore(rt: &Runtime, saved: &SystemVObjects) -> Result<(), UserError> {
     let known: Vec<Known> = objects().all().collect();
     if known.is_empty() && saved.objects.is_empty() {
         return Ok(());
     }
     let is_here = saved.namespace == namespace();
     let is_saved = |known: &Known| {
-        let is_it = |it: &Object| it.content.kind() == known.kind && it.real == known.real;
+        let is_it = |it: &SavedObject| it.content.kind() == known.kind && it.real == known.real;
         is_here && saved.objects.iter().any(is_it)
     };
     objects().clear();
@@ -195,13 +195,13 @@ impl Content {
     }
 }
 
-impl Object {
+impl SavedObject {
     /// Restores the object; `is_here` is true if it was created on this host.
     fn restore(&self, rt: &Runtime, is_here: bool) -> io::Result<()> {
         let is_there = is_here
             && match &self.content {
-                Content::Set(set) => set.is_there(self.real, &self.access)?,
-                Content::Queue(queue) => queue.is_there(self.real, &self.access)?,
+                Content::Set(set) => set.reset(self.real, &self.access)?,
+                Content::Queue(queue) => queue.reset(self.real, &self.access)?,
             };
         let kind = self.content.kind();
         let real = match is_there {
@@ -227,8 +227,8 @@ impl Object {
 
     fn make(&self) -> io::Result<i32> {
         match &self.content {
-            Content::Set(set) => set.make(&self.access),
-            Content::Queue(queue) => queue.make(&self.access),
+            Content::Set(set) => set.create(&self.access),
+            Content::Queue(queue) => queue.create(&self.access),
         }
     }
 }

@@ -29,4 +29,4 @@ impl ThreadNumber {
 }
 
 /// Number of a thread in the image, and its number now.
-pub type Change = (ThreadNumber, ThreadNumber);
+pub type ThreadNumberChange = (ThreadNumber, ThreadNumber);

@@ -13,13 +13,13 @@
 #![allow(unsafe_code)]
 
 mod call_number;
-mod context;
-pub(super) mod deaf;
-mod lists;
+mod dtv_generations;
 mod restore;
+mod signal_frame;
 mod slot;
+mod stack_lists;
 pub(super) mod stop;
-mod vectors;
+pub(super) mod stop_error;
 mod waiting;
 
 use super::UserError;
@@ -28,17 +28,17 @@ use super::tls;
 use crate::arch::{self, Frame, mpi_lock, raw_syscall};
 use crate::user::program_runtime::Runtime;
 use crate::{process_info, system_calls, work_flags};
-pub use context::Caller;
-pub use deaf::Deaf;
-use lists::Places;
+pub use signal_frame::CutCaller;
+use stack_lists::ListOffsets;
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 pub use stop::Threads;
+pub use stop_error::StopError;
 pub(super) use waiting::pending_call;
 
 /// Publishes the offset of the kernel's numbers of threads, which calls of other threads need.
-pub fn tell_numbers() {
+pub fn publish_number_offset() {
     if let Some(place) = system_calls::debuggers_offset(c"_thread_db_pthread_tid") {
         mpi_lock::set_thread_number_offset(place as usize);
     }
@@ -48,7 +48,7 @@ pub fn tell_numbers() {
 ///
 /// The thread's registers, signal mask and signal stack are in the frame, which is in the image.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-struct Thread {
+struct SavedThread {
     number: ThreadNumber,
     /// Address of `struct pthread`, the value of the fs register.
     block: u64,
@@ -65,20 +65,20 @@ struct Thread {
 
 /// Saved threads, and ld.so's lists of their stacks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-pub struct Saved {
-    threads: Vec<Thread>,
-    lists: lists::Saved,
-    libraries: Vec<vectors::Generation>,
+pub struct ThreadsAtCut {
+    threads: Vec<SavedThread>,
+    lists: stack_lists::StackLists,
+    libraries: Vec<dtv_generations::Generation>,
     /// Thread that made the cut, without a frame; `None` for the main thread.
     ///
     /// If it is another thread, the main thread is one of `threads`.
-    caller: Option<Thread>,
+    caller: Option<SavedThread>,
     /// True if any thread may call MPI.
     is_shared: bool,
     is_multiple: bool,
 }
 
-impl Saved {
+impl ThreadsAtCut {
     /// Returns the numbers of all threads, possibly without the main thread's.
     pub fn numbers(&self) -> impl Iterator<Item = ThreadNumber> {
         self.threads
@@ -96,7 +96,7 @@ impl Saved {
     }
 }
 
-impl Thread {
+impl SavedThread {
     fn is_main(&self) -> bool {
         self.block == tls::control_block()
     }
@@ -110,8 +110,8 @@ const POLL_INTERVAL: Duration = Duration::from_micros(200);
 /// Enables stopping of threads if the format of this C library is known.
 ///
 /// Called before the program runs.
-pub fn allow(rt: &Runtime) {
-    rt.threads.set(Places::find().map(Threads::new));
+pub fn enable(rt: &Runtime) {
+    rt.threads.set(ListOffsets::find().map(Threads::new));
 }
 
 /// Refuses a program that has created a thread which cannot be restored.
@@ -143,32 +143,32 @@ pub fn stop_for_good(rt: &Runtime) -> Result<(), UserError> {
         match threads.stop(RECOVERY_TIMEOUT) {
             Ok(()) => return Ok(()),
             // The thread leaves ld.so after it has resumed.
-            Err(Deaf::Loader) if begin.elapsed() < RECOVERY_TIMEOUT => {
+            Err(StopError::Loader) if begin.elapsed() < RECOVERY_TIMEOUT => {
                 std::thread::sleep(POLL_INTERVAL)
             }
-            Err(deaf) => return Err(UserError::Deaf(deaf)),
+            Err(deaf) => return Err(UserError::ThreadsNotStopped(deaf)),
         }
     }
 }
 
 /// Resumes all threads at the point where they were stopped.
-pub fn let_go(rt: &Runtime) {
+pub fn resume(rt: &Runtime) {
     if let Some(threads) = rt.threads.borrow_mut().as_mut() {
-        threads.release(slot::GO_ON);
+        threads.release(slot::RESUME);
     }
 }
 
 /// Resumes all threads from the loaded image.
 ///
 /// `frame` is the call at the cut.
-pub fn go_back(rt: &Runtime, frame: &Frame) {
+pub fn resume_from_image(rt: &Runtime, frame: &Frame) {
     if arch::is_departing() {
         mpi_lock::acquire_for_main();
     } else {
         mpi_lock::resume_main(frame);
     }
     if let Some(threads) = rt.threads.borrow_mut().as_mut() {
-        threads.release(slot::GO_BACK);
+        threads.release(slot::RESUME_FROM_IMAGE);
     }
 }
 
@@ -190,14 +190,14 @@ fn is_any(rt: &Runtime, has: impl Fn(i32) -> bool) -> bool {
 }
 
 /// True if the program has threads other than the main one that could be stopped.
-pub fn are_there(rt: &Runtime) -> bool {
+pub fn has_threads(rt: &Runtime) -> bool {
     is_any(rt, |number| number > 0)
 }
 
 /// Returns a thread that was created by clone(2) directly, and is unknown to ld.so.
 ///
 /// While a thread starts or ends, for a moment only the kernel lists the thread.
-pub fn unknown(rt: &Runtime) -> Option<i32> {
+pub fn unknown_thread(rt: &Runtime) -> Option<i32> {
     const ATTEMPTS: u32 = 5;
     const PAUSE: Duration = Duration::from_millis(2);
     let threads = rt.threads.borrow();
@@ -224,7 +224,7 @@ pub fn unknown(rt: &Runtime) -> Option<i32> {
 }
 
 /// True if the program's threads can be distinguished from those of the runtime side.
-pub fn are_known(rt: &Runtime) -> bool {
+pub fn can_identify(rt: &Runtime) -> bool {
     rt.threads.borrow().is_some()
 }
 
@@ -251,24 +251,25 @@ pub fn may_have(rt: &Runtime, number: ThreadNumber) -> bool {
 }
 
 /// Records all threads, which must be stopped.
-pub fn capture(rt: &Runtime) -> Result<Saved, UserError> {
+pub fn capture(rt: &Runtime) -> Result<ThreadsAtCut, UserError> {
     let threads = rt.threads.borrow();
     let Some(threads) = threads.as_ref() else {
-        return Ok(Saved::default());
+        return Ok(ThreadsAtCut::default());
     };
     let found = threads
         .parked()
-        .map(look)
-        .collect::<Result<Vec<Thread>, UserError>>()?;
-    let caller = mpi_lock::is_foreign().then(look_at_caller).transpose()?;
+        .map(read_parked)
+        .collect::<Result<Vec<SavedThread>, UserError>>()?;
+    let caller = mpi_lock::is_foreign().then(read_caller).transpose()?;
     let libraries = match found[..] {
         [] => Vec::new(),
-        _ => vectors::generations().ok_or(UserError::Vectors)?,
+        _ => dtv_generations::generations().ok_or(UserError::ThreadDataUnknown)?,
     };
     // Without threads there may be stacks for reuse.
     // SAFETY: all threads are stopped.
-    let lists = unsafe { threads.places.save() }.ok_or(UserError::Deaf(Deaf::Loader))?;
-    Ok(Saved {
+    let lists =
+        unsafe { threads.places.save() }.ok_or(UserError::ThreadsNotStopped(StopError::Loader))?;
+    Ok(ThreadsAtCut {
         threads: found,
         lists,
         libraries,
@@ -278,19 +279,19 @@ pub fn capture(rt: &Runtime) -> Result<Saved, UserError> {
     })
 }
 
-fn look(slot: &slot::Slot) -> Result<Thread, UserError> {
-    let thread = look_at(
+fn read_parked(slot: &slot::Slot) -> Result<SavedThread, UserError> {
+    let thread = read_thread(
         slot.number.load(Ordering::Relaxed),
         slot.block.load(Ordering::Relaxed) as u64,
     )?;
-    Ok(Thread {
+    Ok(SavedThread {
         gs: slot.gs.load(Ordering::Relaxed) as u64,
         frame: slot.frame.load(Ordering::Relaxed) as u64,
         ..thread
     })
 }
 
-fn look_at_caller() -> Result<Thread, UserError> {
+fn read_caller() -> Result<SavedThread, UserError> {
     const ARCH_GET_GS: usize = 0x1004;
     // SAFETY: gettid(2); arch_prctl(2) writes one word.
     unsafe {
@@ -299,19 +300,19 @@ fn look_at_caller() -> Result<Thread, UserError> {
             libc::SYS_arch_prctl,
             [ARCH_GET_GS, &raw mut gs as usize, 0, 0, 0, 0],
         );
-        let thread = look_at(libc::gettid(), mpi_lock::current_block() as u64)?;
-        Ok(Thread { gs, ..thread })
+        let thread = read_thread(libc::gettid(), mpi_lock::current_block() as u64)?;
+        Ok(SavedThread { gs, ..thread })
     }
 }
 
-fn look_at(number: i32, block: u64) -> Result<Thread, UserError> {
+fn read_thread(number: i32, block: u64) -> Result<SavedThread, UserError> {
     let [own, main] = [ThreadNumber::of(number), ThreadNumber::main()].map(processors);
     let name =
         std::fs::read_to_string(format!("/proc/self/task/{number}/comm")).unwrap_or_default();
-    Ok(Thread {
+    Ok(SavedThread {
         number: ThreadNumber::of(number),
         block,
-        generation: vectors::known_by(block).ok_or(UserError::Vectors)?,
+        generation: dtv_generations::generation_of(block).ok_or(UserError::ThreadDataUnknown)?,
         gs: 0,
         frame: 0,
         robust: robust_list(number),

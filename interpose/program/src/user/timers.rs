@@ -14,20 +14,20 @@
 
 pub(super) mod kernel_timer;
 
-use super::thread_number::{Change, ThreadNumber};
+use super::thread_number::{ThreadNumber, ThreadNumberChange};
 use super::thread_status::field_of;
 use super::{UserError, loader, threads, zones};
 use crate::process_info;
 use crate::user::program_runtime::Runtime;
 pub(super) use kernel_timer::stop;
-use kernel_timer::{Kind, Notice, SIGTIMER, Timer, number_now, signalled};
+use kernel_timer::{Notification, SIGTIMER, Timer, TimerKind, number_now, signalled};
 use std::path::Path;
 use understudy_abi::STOP_SIGNAL;
 use understudy_image::layout::Layout;
 
 /// Timers of the program.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-pub struct Saved {
+pub struct TimersAtCut {
     timers: Vec<Timer>,
     /// Address of glibc's variable, and the number of the helper thread.
     helper: Option<(u64, ThreadNumber)>,
@@ -49,9 +49,9 @@ fn blocks_all_but_stop(thread: ThreadNumber) -> bool {
 ///
 /// # Errors
 /// Fails if the variable cannot be identified with certainty.
-fn helper(rt: &Runtime, timers: &[Kind]) -> Result<Option<(u64, ThreadNumber)>, UserError> {
+fn helper(rt: &Runtime, timers: &[TimerKind]) -> Result<Option<(u64, ThreadNumber)>, UserError> {
     let signalled = signalled(timers);
-    if signalled.is_none() && !threads::are_known(rt) {
+    if signalled.is_none() && !threads::can_identify(rt) {
         return Ok(None);
     }
     let known = rt.timers.helper.get();
@@ -119,7 +119,7 @@ fn places(thread: ThreadNumber) -> Vec<u64> {
 pub fn check(rt: &Runtime) -> Result<(), UserError> {
     let timers = kernel_timer::list();
     let others = timers.iter().filter_map(|kind| match kind.notice {
-        Notice::Thread(thread) if thread != ThreadNumber::main() => Some(thread),
+        Notification::Thread(thread) if thread != ThreadNumber::main() => Some(thread),
         _ => None,
     });
     let others: Vec<ThreadNumber> = others.collect();
@@ -133,14 +133,16 @@ pub fn check(rt: &Runtime) -> Result<(), UserError> {
 /// True if no timer may have expired whose signal would be lost.
 ///
 /// Called after threads have stopped for a cut. The signal is that of a timer that expires once.
-pub fn are_quiet(rt: &Runtime) -> bool {
+pub fn have_no_lost_expiry(rt: &Runtime) -> bool {
     let timers = if rt.timers.signals_threads.get() {
         kernel_timer::read_all()
     } else {
         Vec::new()
     };
     let is_quiet = |timer: &Timer| match timer.kind.notice {
-        Notice::Thread(thread) => !timer.has_expired() || !is_pending(thread, timer.kind.signal),
+        Notification::Thread(thread) => {
+            !timer.has_expired() || !is_pending(thread, timer.kind.signal)
+        }
         _ => true,
     };
     let are_quiet = timers.iter().all(is_quiet);
@@ -153,21 +155,25 @@ fn is_pending(thread: ThreadNumber, signal: i32) -> bool {
 }
 
 /// Records all timers.
-pub fn capture(rt: &Runtime) -> Result<Saved, UserError> {
+pub fn capture(rt: &Runtime) -> Result<TimersAtCut, UserError> {
     let mut timers = kernel_timer::read_all();
     kernel_timer::set_expired(
         &mut timers,
         &std::mem::take(&mut *rt.timers.stopped.borrow_mut()),
     );
-    let kinds: Vec<Kind> = timers.iter().map(|timer| timer.kind).collect();
+    let kinds: Vec<TimerKind> = timers.iter().map(|timer| timer.kind).collect();
     let helper = helper(rt, &kinds)?;
-    Ok(Saved { timers, helper })
+    Ok(TimersAtCut { timers, helper })
 }
 
 /// Restores the timers of the cut, with their remaining times.
 ///
 /// `changed` contains all threads, which must be stopped.
-pub fn restore(rt: &Runtime, saved: &Saved, changed: &[Change]) -> Result<(), UserError> {
+pub fn restore(
+    rt: &Runtime,
+    saved: &TimersAtCut,
+    changed: &[ThreadNumberChange],
+) -> Result<(), UserError> {
     if let Some((place, helper)) = saved.helper {
         let number = number_now(helper, changed).unwrap_or(helper).get();
         // SAFETY: a variable of glibc, which has an equal address in the process that was saved.

@@ -17,21 +17,21 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// Range of memory with its name and content.
 #[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
-struct Piece {
+struct ThreadLocalRange {
     module: String,
     address: u64,
     bytes: Vec<u8>,
 }
 
 #[derive(Clone, Debug, Default, bincode::Encode, bincode::Decode)]
-pub struct Saved {
-    pieces: Vec<Piece>,
+pub struct ThreadLocalsAtCut {
+    pieces: Vec<ThreadLocalRange>,
     /// MXCSR and the x87 control word.
     floating_point: (u32, u16),
 }
 
 /// Module of the program side.
-pub struct Module {
+pub struct TlsModule {
     /// Path; empty for the program's executable.
     pub name: String,
     /// First and last address of its segments, page-aligned.
@@ -44,8 +44,8 @@ pub struct Module {
     notes: Option<u64>,
 }
 
-impl Module {
-    fn of(module: &LoadedModule) -> Module {
+impl TlsModule {
+    fn of(module: &LoadedModule) -> TlsModule {
         // Kind NT_GNU_BUILD_ID, owner "GNU" (elf(5)).
         const BUILD_ID: &[u8] = b"\x03\0\0\0GNU\0";
         let range = |header: &ProgramHeader| {
@@ -58,7 +58,7 @@ impl Module {
         let notes: Vec<&[u8]> = module.of_kind(ProgramHeader::NOTE).map(notes).collect();
         let notes = notes.concat();
         let has_build_id = notes.windows(8).any(|window| window == BUILD_ID);
-        Module {
+        TlsModule {
             name: String::from_utf8_lossy(module.name()).into_owned(),
             ranges: module.of_kind(ProgramHeader::LOAD).map(range).collect(),
             tls: tls
@@ -83,18 +83,18 @@ impl Module {
 /// Returns a checksum that identifies the build of this library.
 pub fn own_build() -> u64 {
     let here = own_build as *const () as u64;
-    let is_here = |module: &Module| {
+    let is_here = |module: &TlsModule| {
         module
             .ranges
             .iter()
             .any(|&(start, end)| (start..end).contains(&here))
     };
-    let mut modules: Vec<Module> = Vec::new();
-    library::for_each_own_module(|module| modules.push(Module::of(module)));
+    let mut modules: Vec<TlsModule> = Vec::new();
+    library::for_each_own_module(|module| modules.push(TlsModule::of(module)));
     modules
         .iter()
         .find(|module| is_here(module))
-        .map_or(0, Module::build)
+        .map_or(0, TlsModule::build)
 }
 
 /// Calls `see` for each module of the program side, in load order.
@@ -111,9 +111,9 @@ pub(super) fn for_each_module(see: impl FnMut(&LoadedModule)) {
 }
 
 /// Returns the modules of the program side, in load order.
-pub fn modules() -> Vec<Module> {
-    let mut modules: Vec<Module> = Vec::new();
-    for_each_module(|module| modules.push(Module::of(module)));
+pub fn modules() -> Vec<TlsModule> {
+    let mut modules: Vec<TlsModule> = Vec::new();
+    for_each_module(|module| modules.push(TlsModule::of(module)));
     modules
 }
 
@@ -176,7 +176,7 @@ fn robust_list() -> Option<(u64, usize)> {
     is_glibcs.then_some((head - POINTER as u64, length + POINTER))
 }
 
-impl Saved {
+impl ThreadLocalsAtCut {
     /// MXCSR and the x87 control word of the thread that made the cut.
     pub fn floating_point(&self) -> (u32, u16) {
         self.floating_point
@@ -184,8 +184,9 @@ impl Saved {
 
     /// Returns the addresses of the saved ranges.
     pub fn ranges(&self) -> Vec<AddrRange> {
-        let range =
-            |piece: &Piece| AddrRange::new(piece.address, piece.address + piece.bytes.len() as u64);
+        let range = |piece: &ThreadLocalRange| {
+            AddrRange::new(piece.address, piece.address + piece.bytes.len() as u64)
+        };
         self.pieces.iter().map(range).collect()
     }
 }
@@ -205,8 +206,8 @@ fn places() -> Vec<(String, u64, usize)> {
 }
 
 /// Copies the thread-local state.
-pub fn capture() -> Saved {
-    let copy = |(module, address, length): (String, u64, usize)| Piece {
+pub fn capture() -> ThreadLocalsAtCut {
+    let copy = |(module, address, length): (String, u64, usize)| ThreadLocalRange {
         module,
         address,
         // SAFETY: thread-local memory of this thread.
@@ -223,14 +224,14 @@ pub fn capture() -> Saved {
             options(nostack)
         )
     };
-    Saved {
+    ThreadLocalsAtCut {
         pieces: places().into_iter().map(copy).collect(),
         floating_point: (mxcsr, control),
     }
 }
 
 /// Restores the thread-local state.
-pub fn restore(saved: &Saved) -> Result<(), UserError> {
+pub fn restore(saved: &ThreadLocalsAtCut) -> Result<(), UserError> {
     let places = places();
     for piece in &saved.pieces {
         let found = places

@@ -28,16 +28,16 @@ mod file_call;
 mod file_id;
 mod in_place;
 mod inode;
-mod keep;
-mod log;
-mod note;
+mod keeper;
+mod log_location;
 mod object;
 mod outcome;
 mod overwrite;
-mod place;
+mod recorder;
 mod recording;
 #[cfg(test)]
 mod tests;
+mod undo_log;
 pub(super) mod undo_state;
 
 use super::{UserError, effects, output};
@@ -45,12 +45,14 @@ use crate::process_info;
 use crate::user::program_runtime::Runtime;
 pub use caller::full_name;
 use child_effects::ChildEffects;
-pub use file_call::Call;
-use note::Recorder;
+pub use file_call::FileCall;
+use log_location::{ChildLogLabel, LogLocation};
 pub use object::{note_object, note_queue};
-use place::{ChildLogLabel, Place};
+use recorder::Recorder;
 use recording::WRITTEN;
-pub use recording::{file_effect, made, note, note_overwriting, overwriting, written};
+pub use recording::{
+    file_effect, note, note_overwriting, record_created, record_overwriting, written,
+};
 use std::cell::RefMut;
 use std::fs::{self, File};
 use std::io;
@@ -64,24 +66,24 @@ use understudy_relay::in_file_names;
 use understudy_settings::Threads;
 
 /// Section of a restarted job's effects before its state is loaded.
-const START: Epoch = Epoch(1);
+const RESTART_SECTION: Epoch = Epoch(1);
 /// Process whose log determines the name of the lock.
-const FIRST: ProcessNumber = ProcessNumber(0);
+const LOCK_OWNER: ProcessNumber = ProcessNumber(0);
 
 /// Stops recording in a process that replays a worker: none of its effects is undone.
-pub fn leave_files() {
+pub fn stop_recording() {
     WRITTEN.begin(false);
     WRITTEN.set_parent(0, 0);
 }
 
-fn of_memory() -> Place {
-    Place::Memory(
+fn of_memory() -> LogLocation {
+    LogLocation::Memory(
         in_file_names(&process_info::job()),
         process_info::process_count(),
     )
 }
 
-fn place(rt: &Runtime) -> Place {
+fn place(rt: &Runtime) -> LogLocation {
     rt.undo.on_disk.borrow().clone().unwrap_or_else(of_memory)
 }
 
@@ -98,11 +100,11 @@ fn recorder(rt: &Runtime) -> RefMut<'_, Recorder> {
 /// Starts to record before MPI_Init, in a job that is restarted.
 ///
 /// The effects are those of the program before its state is replaced by the checkpoint's.
-pub fn note_from_start(rt: &Runtime) {
+pub fn record_from_start(rt: &Runtime) {
     rt.undo.early.set(true);
-    recorder(rt).begin(START);
-    note_children(rt);
-    on_children(rt, |children| children.begin(START));
+    recorder(rt).begin(RESTART_SECTION);
+    record_children(rt);
+    on_children(rt, |children| children.begin(RESTART_SECTION));
     WRITTEN.begin(true);
 }
 
@@ -110,7 +112,7 @@ pub fn note_from_start(rt: &Runtime) {
 pub fn undo_start(rt: &Runtime) -> Result<(), UserError> {
     if rt.undo.early.take() {
         suspend_children(rt);
-        undo_all(rt, of_memory().logs(), START)?;
+        undo_all(rt, of_memory().logs(), RESTART_SECTION)?;
         end(rt, false).unwrap_or_default();
     }
     Ok(())
@@ -123,12 +125,12 @@ pub fn undo_start(rt: &Runtime) -> Result<(), UserError> {
 pub fn keep_on_disk(rt: &Runtime, directory: &Path, lineage: u64, start: u64) {
     let (lineage, rank) = (format!("{lineage:016x}"), process_info::process());
     let directory = directory.to_owned();
-    let place = Place::Disk {
+    let place = LogLocation::Disk {
         directory: directory.clone(),
         lineage,
         start,
     };
-    let refuge = place.refuge_of(&rank);
+    let refuge = place.fallback_of(&rank);
     let on_disk =
         Recorder::new(place.log_of(rank), &directory, place.job(), &rank).lasting(refuge.clone());
     let otherwise = |_| {
@@ -139,7 +141,7 @@ pub fn keep_on_disk(rt: &Runtime, directory: &Path, lineage: u64, start: u64) {
         .recorder
         .set(Some(on_disk.unwrap_or_else(otherwise)));
     if process_info::config().threads != Threads::Refused {
-        tell(effects::note_in(&place.of_threads(rank)));
+        warn_if_lost(effects::record_in_file(&place.of_threads(rank)));
     }
     rt.undo.on_disk.set(Some(place));
 }
@@ -159,19 +161,19 @@ pub fn end_on_disk(rt: &Runtime) {
 /// Called when the job is restarted from that checkpoint.
 pub fn undo_earlier(rt: &Runtime, epoch: Epoch) -> Result<(), UserError> {
     let place = place(rt);
-    place.check().map_err(|error| apply::Failed {
+    place.check().map_err(|error| apply::UndoError {
         path: "the undo log".into(),
         error,
     })?;
     if place.have_effects_since(epoch) {
-        return Err(UserError::ThreadsFiles);
+        return Err(UserError::FilesOfThreads);
     }
     undo_all(rt, place.logs(), epoch)?;
     begin(rt, epoch);
     Ok(())
 }
 
-fn tell(result: io::Result<()>) {
+fn warn_if_lost(result: io::Result<()>) {
     if let Err(error) = result {
         ::log::warn!("{}", message::file_log_lost(error));
     }
@@ -179,16 +181,16 @@ fn tell(result: io::Result<()>) {
 
 /// Starts the section of `epoch`, at its cut.
 pub fn begin(rt: &Runtime, epoch: Epoch) {
-    effects::begin(epoch);
+    effects::begin_section(epoch);
     recorder(rt).begin(epoch);
-    note_children(rt);
+    record_children(rt);
     on_children(rt, |children| children.begin(epoch));
     WRITTEN.begin(true);
 }
 
 /// Discards records before the cut of `epoch`, to which no process rolls back any more.
 pub fn forget_before(rt: &Runtime, epoch: Epoch) {
-    tell(recorder(rt).forget_before(epoch));
+    warn_if_lost(recorder(rt).forget_before(epoch));
     on_children(rt, |children| children.forget_before(epoch));
 }
 
@@ -197,19 +199,19 @@ pub fn forget_before(rt: &Runtime, epoch: Epoch) {
 /// All living processes must be in the recovery.
 pub fn undo(rt: &Runtime, epoch: Epoch) -> Result<(), UserError> {
     if output::have_effects_since(rt, epoch) {
-        return Err(UserError::ThreadsFiles);
+        return Err(UserError::FilesOfThreads);
     }
     undo_all(rt, place(rt).logs(), epoch)?;
-    effects::begin(epoch);
-    tell(recorder(rt).resume(epoch));
-    note_children(rt);
+    effects::begin_section(epoch);
+    warn_if_lost(recorder(rt).resume(epoch));
+    record_children(rt);
     on_children(rt, |children| children.follow_rollback(epoch));
     WRITTEN.begin(true);
     Ok(())
 }
 
-impl From<apply::Failed> for UserError {
-    fn from(failed: apply::Failed) -> UserError {
+impl From<apply::UndoError> for UserError {
+    fn from(failed: apply::UndoError) -> UserError {
         UserError::File {
             path: failed.path.display().to_string(),
             why: failed.error.to_string(),
@@ -217,21 +219,21 @@ impl From<apply::Failed> for UserError {
     }
 }
 
-fn undo_all(rt: &Runtime, logs: Vec<PathBuf>, epoch: Epoch) -> Result<(), apply::Failed> {
+fn undo_all(rt: &Runtime, logs: Vec<PathBuf>, epoch: Epoch) -> Result<(), apply::UndoError> {
     let place = place(rt);
     // A log that could not be written to disk continues in memory, so each node has a separate log.
-    let [lock, other] =
-        [place.log_of(FIRST), place.refuge_of(&FIRST)].map(|log| log.with_extension(place::LOCK));
-    let alone = alone(&lock).map(|file| (file, lock));
+    let [lock, other] = [place.log_of(LOCK_OWNER), place.fallback_of(&LOCK_OWNER)]
+        .map(|log| log.with_extension(log_location::LOCK));
+    let alone = lock_undo(&lock).map(|file| (file, lock));
     let (_alone, lock) = alone
-        .or_else(|_| self::alone(&other).map(|file| (file, other.clone())))
-        .map_err(|error| apply::Failed { path: other, error })?;
+        .or_else(|_| self::lock_undo(&other).map(|file| (file, other.clone())))
+        .map_err(|error| apply::UndoError { path: other, error })?;
     let mut open = Vec::new();
     for path in logs {
-        match log::Log::open(&path) {
+        match undo_log::UndoLog::open(&path) {
             Ok(log) => open.extend(log),
             Err(_) if place.has_moved(&path) => {}
-            Err(error) => return Err(apply::Failed { path, error }),
+            Err(error) => return Err(apply::UndoError { path, error }),
         }
     }
     let done = apply::undo(&mut open, epoch);
@@ -242,7 +244,7 @@ fn undo_all(rt: &Runtime, logs: Vec<PathBuf>, epoch: Epoch) -> Result<(), apply:
 /// Waits until no other process holds the lock.
 ///
 /// The process that releases the lock removes the file, so it may have to be created anew.
-fn alone(path: &Path) -> io::Result<File> {
+fn lock_undo(path: &Path) -> io::Result<File> {
     loop {
         let file = open_own(path, libc::O_WRONLY | libc::O_CREAT)?;
         file.lock()?;
@@ -258,7 +260,7 @@ fn alone(path: &Path) -> io::Result<File> {
 /// No undo follows.
 pub fn release(rt: &Runtime) {
     let is_kept = rt.undo.on_disk.borrow().is_some();
-    tell(end(rt, is_kept));
+    warn_if_lost(end(rt, is_kept));
 }
 
 /// Stops recording, and removes the logs unless a restart needs them.
@@ -278,7 +280,7 @@ fn on_children<T>(rt: &Runtime, act: impl FnOnce(&ChildEffects) -> T) -> Option<
 }
 
 /// Starts to record effects of child processes, unless this has been done.
-fn note_children(rt: &Runtime) {
+fn record_children(rt: &Runtime) {
     let mut notes = rt.undo.child_effects.borrow_mut();
     match &mut *notes {
         None if rt.undo.cannot_note_child_effects.get() => {}
@@ -301,9 +303,9 @@ fn recorder_of_children(rt: &Runtime) -> Recorder {
     let log = place.log_of_children(process);
     let label = ChildLogLabel(process);
     match &place {
-        Place::Memory(..) => Recorder::new(log, &in_memory(), place.job(), &label),
-        Place::Disk { directory, .. } => {
-            Recorder::new(log, directory, place.job(), &label).on_disk(place.refuge_of(&label))
+        LogLocation::Memory(..) => Recorder::new(log, &in_memory(), place.job(), &label),
+        LogLocation::Disk { directory, .. } => {
+            Recorder::new(log, directory, place.job(), &label).on_disk(place.fallback_of(&label))
         }
     }
 }
@@ -322,8 +324,8 @@ pub fn resume_children(rt: &Runtime) {
 pub fn discard(process: ProcessNumber) {
     let place = of_memory();
     for path in [place.log_of(process), place.log_of_children(process)] {
-        let _ = fs::remove_file(path.with_extension(log::RENEWED));
-        if let Ok(Some(log)) = log::Log::open(&path) {
+        let _ = fs::remove_file(path.with_extension(undo_log::REWRITTEN));
+        if let Ok(Some(log)) = undo_log::UndoLog::open(&path) {
             let _ = log.remove();
         }
     }

@@ -48,7 +48,7 @@ pub fn meet(
         .history
         .borrow_mut()
         .agree(&gather_from_all(all, &own)?, living);
-    let marks = user::dead_output(rt, &players);
+    let marks = user::failed_output(rt, &players);
     let own: Vec<[u64; WORDS]> = players
         .iter()
         .zip(marks)
@@ -78,7 +78,7 @@ fn known(rt: &Runtime, rank: ProcessNumber, marks: [Position; 2]) -> [u64; WORDS
     for (words, mark) in words.chunks_mut(2).zip(marks) {
         words.copy_from_slice(&[mark.line, mark.column]);
     }
-    if let Some((note, left)) = user::dead_note(rt, rank) {
+    if let Some((note, left)) = user::failure_record(rt, rank) {
         words[MARK_WORDS..][..NOTE_WORDS].copy_from_slice(&note);
         words[WORDS - 2] = left.map_or(0, |status| 1 + u64::from(status));
     }

@@ -6,7 +6,7 @@ use understudy_catalogue::message;
 
 /// Restores device memory from the program's memory, and resumes the devices.
 pub fn devices_go_on(rt: &Runtime) {
-    if let Err(lost) = user::devices_go_on(rt) {
+    if let Err(lost) = user::restore_devices(rt) {
         lose_devices(rt, &lost);
     }
 }

@@ -117,7 +117,9 @@ fn restore_mappings(rt: &Runtime, saved: &SavedState, whose: LayoutOrigin) {
     if let Err(error) = saved.user.restore_libraries(rt) {
         abort_with_error(rt, message::LIBRARIES_NOT_RESTORED, &error);
     }
-    if let Err(error) = remap::restore_layout(&saved.user.layout, user::State::zones(), whose) {
+    if let Err(error) =
+        remap::restore_layout(&saved.user.layout, user::ProgramState::zones(), whose)
+    {
         abort_with_error(rt, message::MAPPINGS_NOT_RESTORED, &error);
     }
 }
@@ -171,7 +173,7 @@ fn cannot_restore<T>(rt: &Runtime, error: RestoreError) -> T {
 fn load_pages(
     rt: &Runtime,
     origin: Origin,
-    user: &user::State,
+    user: &user::ProgramState,
     ready: Option<Prefault>,
     right: &[PageRun],
 ) -> Result<Vec<PageRun>, RestoreError> {

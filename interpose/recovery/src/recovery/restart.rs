@@ -66,7 +66,7 @@ pub fn from_disk(rt: &Runtime) -> Rewound {
     arch::rewind(&loaded.frame);
     user::threads_go_back(rt, &loaded.frame);
     devices_go_on(rt);
-    loaded.signals.send_again(renewal::passed_signals());
+    loaded.signals.resend(renewal::passed_signals());
     system_calls::restore_exceptions(loaded.exceptions);
     events::emit(Kind::Resume {
         recovery: 0,

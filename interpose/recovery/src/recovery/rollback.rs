@@ -90,7 +90,7 @@ fn resume(rt: &Runtime, outcome: &Outcome, report: &Report) {
     arch::rewind(&outcome.frame);
     user::threads_go_back(rt, &outcome.frame);
     devices_go_on(rt);
-    outcome.signals.send_again(renewal::passed_signals());
+    outcome.signals.resend(renewal::passed_signals());
     let total = report.since_failure(rt);
     events::emit(Kind::Resume {
         recovery: report.recovery,

@@ -84,8 +84,12 @@ pub fn lay_over(rt: &Runtime, base: &ReplayBase) -> Result<(), String> {
         .restore_libraries(rt)
         .map_err(|error| error.to_string())?;
     let layout = &saved.user.layout;
-    remap::restore_layout(layout, user::State::zones(), LayoutOrigin::OtherProcess)
-        .map_err(|error| error.to_string())?;
+    remap::restore_layout(
+        layout,
+        user::ProgramState::zones(),
+        LayoutOrigin::OtherProcess,
+    )
+    .map_err(|error| error.to_string())?;
     let content = compression::unpack(&base.content).map_err(|error| error.to_string())?;
     let memory = process_memory::open_memory_for_writing().map_err(|error| error.to_string())?;
     let mut rest = content.as_slice();

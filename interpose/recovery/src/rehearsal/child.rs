@@ -174,7 +174,7 @@ fn work(rt: &Runtime, script: &ReplayPlan, task: &Task<'_>, output: c_int) -> ! 
         (File::from_raw_fd(output), memory)
     };
     user::leave_input();
-    user::leave_files();
+    user::stop_recording();
     let finding = match &script.source {
         PageSource::Replay(replay) => play(rt, script, replay, task, memory),
         PageSource::File(path) => read(script, path, task, memory),
@@ -283,7 +283,8 @@ fn run(rt: &Runtime, replay: &RecordedPhase) -> Result<Inputs, String> {
         run(rt, &base.before)?;
         base::lay_over(rt, base)?;
     }
-    let layout = Layout::read_self(user::State::zones()).map_err(|error| error.to_string())?;
+    let layout =
+        Layout::read_self(user::ProgramState::zones()).map_err(|error| error.to_string())?;
     if layout
         .areas()
         .iter()

@@ -115,7 +115,7 @@ fn begin(rt: &Runtime, required: c_int, written: impl FnOnce(c_int)) -> c_int {
     }
     if may_share {
         crate::user::signals::keep_out_handlers();
-        crate::user::threads::tell_numbers();
+        crate::user::threads::publish_number_offset();
     }
     if required >= THREAD_SERIALIZED && may_share {
         let (version, subversion) = crate::abi::standard_version();
@@ -171,7 +171,7 @@ pub unsafe extern "C" fn MPI_Init_thread(
 ///
 /// False with connected spawned processes, which wait for the end.
 fn may_open_sessions(rt: &Runtime) -> bool {
-    !comm::is_any_connected(rt) && crate::user::names("mpi_session_init")
+    !comm::is_any_connected(rt) && crate::user::imports_procedure("mpi_session_init")
 }
 
 pub unsafe extern "C" fn MPI_Finalize() -> c_int {

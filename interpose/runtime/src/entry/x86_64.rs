@@ -293,7 +293,7 @@ pub unsafe extern "C" fn file_effect() {
         top = sym TOP,
         frame_size = const FRAME_SIZE,
         note = sym crate::user::file_effect,
-        others = sym crate::user::effect_of_others,
+        others = sym crate::user::record_unlocked_effect,
         zone_shift = const ZONE_SHIFT,
         zone_tag = const ZONE_TAG,
     )

@@ -14,9 +14,9 @@ use understudy_image::threads::with_signals_blocked;
 /// Time that the driver waits for running calls, in milliseconds.
 ///
 /// After that the cut is postponed.
-const LOCK_TIMEOUT: u32 = 100;
+const LOCK_TIMEOUT_MS: u32 = 100;
 /// Time limit of a step, which moves the memory of whole devices.
-const LIMIT: Duration = Duration::from_secs(300);
+const STEP_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Failed call of the driver (`CUresult`).
 #[derive(Clone, Copy, Debug, thiserror::Error)]
@@ -95,14 +95,14 @@ impl Driver {
         // length, and may be zero.
         let mut arguments = [0u32; 16];
         if let Step::Lock = step {
-            arguments[0] = LOCK_TIMEOUT;
+            arguments[0] = LOCK_TIMEOUT_MS;
         }
         let function = self.steps[step as usize] as *const c_void;
         let (own, arguments) = (u64::from(std::process::id()), arguments.as_mut_ptr() as u64);
         let call = STEPS[step as usize].to_str().unwrap_or_default();
         // SAFETY: the driver's function with a process id and its structure, on the program's
         // stack.
-        let code = watched(LIMIT, call, || unsafe {
+        let code = watched(STEP_TIMEOUT, call, || unsafe {
             call_user(function, own, arguments, 0, 0, 0)
         }) as i32;
         if code == 0 {

@@ -1,6 +1,6 @@
 //! Names of open files, including files whose names were removed.
 
-use crate::user::open::{link_of, path_of, stat};
+use crate::user::descriptors::{link_of, path_of, stat};
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
@@ -28,19 +28,19 @@ pub fn is_nameless(path: &[u8]) -> bool {
 }
 
 /// Names (link(2)) of a file whose name was removed.
-pub enum Named {
+pub enum OtherName {
     /// No name: the file exists until its last descriptor is closed.
-    Not,
+    Missing,
     /// A name in the directory of the removed name.
-    By(Vec<u8>),
+    InDirectory(Vec<u8>),
     /// Names in other directories.
     Elsewhere,
 }
 
 /// Searches for another name of the file to which the kernel gives this path.
-pub fn other_name(about: &libc::stat, path: &[u8]) -> Named {
+pub fn other_name(about: &libc::stat, path: &[u8]) -> OtherName {
     if about.st_nlink == 0 || !is_nameless(path) {
-        return Named::Not;
+        return OtherName::Missing;
     }
     let directory = Path::new(OsStr::from_bytes(path)).parent();
     let entries = directory.and_then(|directory| fs::read_dir(directory).ok());
@@ -51,21 +51,21 @@ pub fn other_name(about: &libc::stat, path: &[u8]) -> Named {
     let mut backups = 0;
     for entry in entries.into_iter().flatten().flatten().filter(is_it) {
         if !is_backup(&entry.path()) {
-            return Named::By(entry.path().into_os_string().into_vec());
+            return OtherName::InDirectory(entry.path().into_os_string().into_vec());
         }
         backups += 1;
     }
     if backups == about.st_nlink {
-        Named::Not
+        OtherName::Missing
     } else {
-        Named::Elsewhere
+        OtherName::Elsewhere
     }
 }
 
 /// Returns a path that opens the file, or the kernel's path if none does.
 pub fn present_name(about: &libc::stat, path: &[u8]) -> Vec<u8> {
     match other_name(about, path) {
-        Named::By(name) => name,
+        OtherName::InDirectory(name) => name,
         _ => path.to_vec(),
     }
 }

@@ -1,7 +1,7 @@
 //! Descriptors that the process inherited at its start.
 
 use super::streams;
-use crate::user::open::{path_of, stat};
+use crate::user::descriptors::{path_of, stat};
 use std::os::unix::ffi::OsStrExt;
 
 /// Object that a descriptor referred to at the start.
@@ -30,7 +30,7 @@ impl Inherited {
     ///
     /// False for standard output and error, which understudy has replaced by pipes.
     fn is_unchanged(&self) -> bool {
-        !streams::was_one(self.fd) && Inherited::of(self.fd).as_ref() == Some(self)
+        !streams::was_stream(self.fd) && Inherited::of(self.fd).as_ref() == Some(self)
     }
 }
 

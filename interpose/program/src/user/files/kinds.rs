@@ -3,7 +3,7 @@
 
 use super::sockets::LocalSockets;
 use super::{former_name, memory_file, pipes, posix_queues, proc_names, sockets};
-use crate::user::open::{path_of, stat};
+use crate::user::descriptors::{path_of, stat};
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 
@@ -80,7 +80,7 @@ fn of_regular(path: &[u8], magic: i64, has_name: bool) -> &'static str {
     let special = FILE_SYSTEMS.iter().find(|(number, _)| *number == magic);
     match special {
         Some((_, name)) => name,
-        None if memory_file::is_its_name(path) => "memfd",
+        None if memory_file::is_memory_file_name(path) => "memfd",
         None if has_name => "file",
         None => "removed file",
     }

@@ -1,7 +1,7 @@
 //! Files of memfd_create(2): their names and seals.
 #![allow(unsafe_code)]
 
-use crate::user::open::path_of;
+use crate::user::descriptors::path_of;
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
@@ -13,13 +13,13 @@ use understudy_image::vmas::REMOVED;
 const PREFIX: &[u8] = b"/memfd:";
 
 /// True for the kernel's name of such a file.
-pub fn is_its_name(path: &[u8]) -> bool {
+pub fn is_memory_file_name(path: &[u8]) -> bool {
     path.starts_with(PREFIX)
 }
 
 /// Returns the seals of a file in memory (F_GET_SEALS of fcntl(2)); zero for other files.
 pub fn seals(fd: i32) -> i32 {
-    if !is_its_name(path_of(fd).as_os_str().as_bytes()) {
+    if !is_memory_file_name(path_of(fd).as_os_str().as_bytes()) {
         return 0;
     }
     // SAFETY: fcntl(2) that only queries.

@@ -2,15 +2,15 @@
 //!
 //! The detection takes place at a cut, before a checkpoint depends on the descriptors.
 
-use super::former_name::{self, Named};
-use super::open_files::Others;
+use super::former_name::{self, OtherName};
+use super::open_files::OpenFileState;
 use super::sockets::LocalSockets;
 use super::streams::Stream;
 use super::{kinds, pipes, posix_queues, sockets};
 use crate::kernel_state::{self, DESCRIPTORS};
 use crate::user::UserError;
+use crate::user::descriptors::{descriptors, path_of, stat};
 use crate::user::input::Input;
-use crate::user::open::{descriptors, path_of, stat};
 use std::os::unix::ffi::OsStrExt;
 use understudy_abi::RUNTIME_FD_BASE;
 
@@ -21,7 +21,7 @@ fn objection(fd: i32, kind: &str, about: &libc::stat, local: &LocalSockets) -> O
             let path = path_of(fd);
             let has_lost = matches!(
                 former_name::other_name(about, path.as_os_str().as_bytes()),
-                Named::Elsewhere
+                OtherName::Elsewhere
             );
             has_lost.then(|| {
                 "it has another name, which cannot be found; let the program open it by that".into()
@@ -48,7 +48,7 @@ pub fn check_numbers(open: &[i32], highest: Option<i32>) -> Result<(), UserError
 }
 
 /// Refuses a descriptor of the program that cannot be restored.
-pub fn check_kinds(files: &Others, input: &Input) -> Result<(), UserError> {
+pub fn check_kinds(files: &OpenFileState, input: &Input) -> Result<(), UserError> {
     let about = |fd| Some((fd, stat(fd)?));
     let all: Vec<(i32, libc::stat)> = descriptors().into_iter().filter_map(about).collect();
     let is_programs = |(fd, about): &&(i32, libc::stat)| {

@@ -6,7 +6,7 @@ use super::nameless::{Nameless, content};
 use super::posix_queues::is_queue;
 use super::proc_names;
 use crate::user::UserError;
-use crate::user::open::{is_same_description, path_of};
+use crate::user::descriptors::{is_same_description, path_of};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -21,7 +21,7 @@ const MAX_CONTENT: usize = 64 << 20;
 
 /// Open regular file, directory or device.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-pub struct Open {
+pub struct OpenFile {
     pub path: Vec<u8>,
     /// Device and inode.
     pub id: (u64, u64),
@@ -36,11 +36,11 @@ pub struct Open {
     pub nameless: Option<Nameless>,
 }
 
-impl Open {
+impl OpenFile {
     /// Returns the file of a descriptor; `None` if no name opens it.
     ///
     /// `lower` lists lower descriptors, which may share the open file description.
-    pub fn of(fd: i32, stat: &libc::stat, is_programs: bool, lower: &[i32]) -> Option<Open> {
+    pub fn of(fd: i32, stat: &libc::stat, is_programs: bool, lower: &[i32]) -> Option<OpenFile> {
         // SAFETY: fcntl(2) that only queries.
         let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
         let has_name = match stat.st_mode & libc::S_IFMT {
@@ -55,7 +55,7 @@ impl Open {
         let is_same = |other: &&i32| is_same_description(fd, **other);
         // SAFETY: fcntl(2) and lseek(2) on a descriptor of this process.
         unsafe {
-            Some(Open {
+            Some(OpenFile {
                 path: proc_names::neutral(&path),
                 id: (stat.st_dev, stat.st_ino),
                 flags,
@@ -73,7 +73,7 @@ impl Open {
     /// In the process that was saved (`own`) the file's name may have been changed or removed
     /// since. If the program has removed the file, its name has been restored, and refers to
     /// another file if the content had to be copied.
-    pub fn is_still(&self, now: &Open, own: bool) -> bool {
+    pub fn is_still(&self, now: &OpenFile, own: bool) -> bool {
         let is_back = || {
             Path::new(OsStr::from_bytes(&self.path))
                 .symlink_metadata()
@@ -101,7 +101,7 @@ impl Open {
 /// Reads the content of files without a name.
 ///
 /// Warns once of files that are too long.
-pub fn keep_nameless(files: &mut BTreeMap<i32, Open>, has_warned: &Cell<bool>) {
+pub fn keep_nameless(files: &mut BTreeMap<i32, OpenFile>, has_warned: &Cell<bool>) {
     let mut room = MAX_CONTENT;
     let mut read: BTreeSet<(u64, u64)> = BTreeSet::new();
     for (&fd, file) in files {

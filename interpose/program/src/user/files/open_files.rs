@@ -1,8 +1,8 @@
 //! Descriptors of the program side: at a cut, and not opened by the program.
 
-use super::held::Lock;
+use super::file_locks::FileLock;
 use super::inherited::{self, Inherited};
-use super::open_file::Open;
+use super::open_file::OpenFile;
 use super::special::Special;
 use super::streams::{self, Stream};
 use crate::runtime_state::StateCell;
@@ -12,25 +12,25 @@ use std::fs::File;
 use std::sync::Weak;
 
 /// Open files that the program has not opened, and the state of the last cut.
-pub struct Others {
+pub struct OpenFileState {
     /// Descriptors inherited from the launcher: a replacement has its own.
     pub inherited: StateCell<Vec<Inherited>>,
     /// Files that understudy has opened for the program (MPI files).
-    pub of_layer: StateCell<Vec<Weak<File>>>,
+    pub of_runtime: StateCell<Vec<Weak<File>>>,
     /// True once the user was warned of a too long file without a name.
     pub has_warned: Cell<bool>,
     /// Open files, recorded while all processes were stopped.
-    pub at_cut: StateCell<Option<Saved>>,
+    pub at_cut: StateCell<Option<OpenFilesAtCut>>,
     /// Locks at the cut to which the job has rolled back.
-    pub locks: StateCell<BTreeMap<i32, Vec<Lock>>>,
+    pub locks: StateCell<BTreeMap<i32, Vec<FileLock>>>,
 }
 
-impl Others {
+impl OpenFileState {
     /// State at the start of the process.
-    pub const fn new() -> Others {
-        Others {
+    pub const fn new() -> OpenFileState {
+        OpenFileState {
             inherited: StateCell::new(Vec::new()),
-            of_layer: StateCell::new(Vec::new()),
+            of_runtime: StateCell::new(Vec::new()),
             has_warned: Cell::new(false),
             at_cut: StateCell::new(None),
             locks: StateCell::new(BTreeMap::new()),
@@ -47,18 +47,18 @@ impl Others {
     /// Pipes of standard input are excluded: [`crate::user::input`] restores them.
     pub fn is_programs(&self, fd: i32, about: &libc::stat) -> bool {
         let is_pipe = about.st_mode & libc::S_IFMT == libc::S_IFIFO;
-        fd > libc::STDERR_FILENO || streams::was_one(fd) || !is_pipe && !self.was_inherited(fd)
+        fd > libc::STDERR_FILENO || streams::was_stream(fd) || !is_pipe && !self.was_inherited(fd)
     }
 }
 
 /// All open files of the program side, by descriptor.
 #[derive(Clone, Debug, Default, bincode::Encode, bincode::Decode)]
-pub struct Saved {
-    pub files: BTreeMap<i32, Open>,
+pub struct OpenFilesAtCut {
+    pub files: BTreeMap<i32, OpenFile>,
     /// Descriptors of the program's output.
     pub streams: BTreeMap<i32, Stream>,
     /// Locks on files, directories and devices.
-    pub locks: BTreeMap<i32, Vec<Lock>>,
+    pub locks: BTreeMap<i32, Vec<FileLock>>,
     /// Standard descriptors that are closed.
     pub closed: Vec<i32>,
     /// The kernel's names of pipes, sockets and similar objects that the program has created.

@@ -1,13 +1,13 @@
 //! Content of pipes of which this process has both ends.
 #![allow(unsafe_code)]
 
-use crate::user::open;
+use crate::user::descriptors;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 
 /// Maximum length of content that is saved, in bytes.
-const LONGEST: usize = 16 << 20;
+const MAX_CONTENT: usize = 16 << 20;
 
 /// True for an end that can only be read.
 pub fn is_read_end(fd: i32) -> bool {
@@ -18,7 +18,7 @@ pub fn is_read_end(fd: i32) -> bool {
 
 /// True if no process has the other end.
 pub fn is_orphan(fd: i32) -> bool {
-    open::events(fd, 0) & (libc::POLLHUP | libc::POLLERR) != 0
+    descriptors::events(fd, 0) & (libc::POLLHUP | libc::POLLERR) != 0
 }
 
 /// Returns the number of bytes in the pipe.
@@ -37,7 +37,7 @@ pub fn capacity(fd: i32) -> i32 {
 
 /// Returns a copy of the pipe's content.
 pub fn content(fd: i32) -> Vec<u8> {
-    let length = waiting(fd).min(LONGEST);
+    let length = waiting(fd).min(MAX_CONTENT);
     let mut ends = [0; 2];
     let mut bytes = vec![0; length];
     // SAFETY: pipe2(2), fcntl(2), tee(2), read(2), close(2) with the program's descriptor, and

@@ -2,10 +2,10 @@
 #![allow(unsafe_code)]
 
 use super::nameless::Nameless;
-use super::open_file::Open;
+use super::open_file::OpenFile;
 use super::{memory_file, proc_names};
 use crate::user::UserError;
-use crate::user::open::link_of;
+use crate::user::descriptors::link_of;
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, OsStr};
 use std::fs::{File, OpenOptions};
@@ -19,7 +19,7 @@ use std::path::Path;
 ///
 /// # Errors
 /// Fails if the file cannot be opened or created.
-pub fn reopen(fd: i32, file: &Open, all: &BTreeMap<i32, Open>) -> Result<(), UserError> {
+pub fn reopen(fd: i32, file: &OpenFile, all: &BTreeMap<i32, OpenFile>) -> Result<(), UserError> {
     // SAFETY: open(2), dup3(2), close(2) with valid arguments; the program does not use the
     // previous object of the descriptor.
     unsafe {
@@ -46,7 +46,7 @@ pub fn reopen(fd: i32, file: &Open, all: &BTreeMap<i32, Open>) -> Result<(), Use
         if made.is_some() {
             not |= libc::O_TMPFILE;
         }
-        let opened = open_whatever_its_mode(&path, file.flags & !not);
+        let opened = open_despite_mode(&path, file.flags & !not);
         if opened < 0 {
             return Err(file.failed("cannot be opened again"));
         }
@@ -62,7 +62,7 @@ pub fn reopen(fd: i32, file: &Open, all: &BTreeMap<i32, Open>) -> Result<(), Use
 }
 
 /// Opens a file, even if the program has made it read-only since.
-fn open_whatever_its_mode(path: &CStr, flags: i32) -> i32 {
+fn open_despite_mode(path: &CStr, flags: i32) -> i32 {
     // SAFETY: open(2), stat(2), chmod(2) with a valid string and structure.
     unsafe {
         let opened = libc::open(path.as_ptr(), flags);
@@ -83,8 +83,8 @@ fn open_whatever_its_mode(path: &CStr, flags: i32) -> i32 {
 /// Opens the file without a name that belongs to descriptor `fd`.
 ///
 /// Uses the file of another descriptor in `all` if that is already open, or creates a file.
-fn open_or_make(nameless: &Nameless, fd: i32, all: &BTreeMap<i32, Open>) -> io::Result<File> {
-    let is_same = |open: &Open| {
+fn open_or_make(nameless: &Nameless, fd: i32, all: &BTreeMap<i32, OpenFile>) -> io::Result<File> {
+    let is_same = |open: &OpenFile| {
         open.nameless
             .as_ref()
             .is_some_and(|it| it.id == nameless.id)
@@ -101,9 +101,9 @@ fn open_or_make(nameless: &Nameless, fd: i32, all: &BTreeMap<i32, Open>) -> io::
 }
 
 /// Creates an empty file in the directory of `file` if possible, else in memory.
-fn make_like(file: &Open) -> io::Result<File> {
+fn make_like(file: &OpenFile) -> io::Result<File> {
     let path = Path::new(OsStr::from_bytes(&file.path));
-    let is_in_memory = memory_file::is_its_name(&file.path);
+    let is_in_memory = memory_file::is_memory_file_name(&file.path);
     let directory = path.parent().filter(|_| !is_in_memory);
     let like = |directory| {
         let mut options = OpenOptions::new();

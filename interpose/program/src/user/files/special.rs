@@ -8,7 +8,7 @@
 use super::pipes;
 use super::posix_queues::{Queue, is_queue};
 use super::sockets::{self, LocalSockets, LostSocket, Socket};
-use crate::user::open::{is_same_description, path_of, stat};
+use crate::user::descriptors::{is_same_description, path_of, stat};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::mem::discriminant;
@@ -19,7 +19,7 @@ const CLOSE_ON_EXEC: i32 = libc::O_CLOEXEC;
 
 /// Kernel object of a descriptor.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-enum Kind {
+enum SpecialKind {
     /// Counter of eventfd(2).
     Counter {
         count: u64,
@@ -52,7 +52,7 @@ enum Kind {
 
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Special {
-    kind: Kind,
+    kind: SpecialKind,
     /// Flags of open(2).
     flags: i32,
     /// Lower descriptor of this open file description, if any.
@@ -95,7 +95,7 @@ impl Special {
         let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()?;
         let flags = i32::from_str_radix(value(&text, "flags:")?, 8).ok()?;
         let kind = match path.as_os_str().as_bytes() {
-            b"anon_inode:[eventfd]" => Kind::Counter {
+            b"anon_inode:[eventfd]" => SpecialKind::Counter {
                 count: hex(value(&text, "eventfd-count:")?)?,
                 is_semaphore: value(&text, "eventfd-semaphore:") == Some("1"),
             },
@@ -111,27 +111,27 @@ impl Special {
                 } else {
                     [interval, more, next, and]
                 };
-                Kind::Timer {
+                SpecialKind::Timer {
                     clock: value(&text, "clockid:")?.parse().ok()?,
                     times,
                 }
             }
-            b"anon_inode:[signalfd]" => Kind::Signals(hex(value(&text, "sigmask:")?)?),
+            b"anon_inode:[signalfd]" => SpecialKind::Signals(hex(value(&text, "sigmask:")?)?),
             b"anon_inode:[eventpoll]" => {
                 let members = text.lines().filter_map(|line| line.strip_prefix("tfd:"));
-                Kind::Set(members.map(member).collect::<Option<_>>()?)
+                SpecialKind::Set(members.map(member).collect::<Option<_>>()?)
             }
             socket if socket.starts_with(b"socket:[") => {
-                Kind::Socket(Socket::of(fd, stat(fd)?.st_ino, local)?)
+                SpecialKind::Socket(Socket::of(fd, stat(fd)?.st_ino, local)?)
             }
-            _ if is_queue(fd) => Kind::Queue(Queue::of(fd)?),
+            _ if is_queue(fd) => SpecialKind::Queue(Queue::of(fd)?),
             pipe => {
                 let number = std::str::from_utf8(pipe)
                     .ok()?
                     .strip_prefix("pipe:[")?
                     .strip_suffix(']')?;
                 let is_read = flags & libc::O_ACCMODE == libc::O_RDONLY;
-                Kind::Pipe {
+                SpecialKind::Pipe {
                     number: number.parse().ok()?,
                     capacity: pipes::capacity(fd),
                     content: if is_read {
@@ -171,17 +171,19 @@ impl Special {
     fn is_like(&self, other: &Special) -> bool {
         let is_alike = match (&self.kind, &other.kind) {
             (
-                Kind::Counter {
+                SpecialKind::Counter {
                     is_semaphore: one, ..
                 },
-                Kind::Counter { is_semaphore, .. },
+                SpecialKind::Counter { is_semaphore, .. },
             ) => one == is_semaphore,
-            (Kind::Timer { clock: one, .. }, Kind::Timer { clock, .. }) => one == clock,
-            (Kind::Pipe { .. }, Kind::Pipe { is_orphan, .. }) => {
+            (SpecialKind::Timer { clock: one, .. }, SpecialKind::Timer { clock, .. }) => {
+                one == clock
+            }
+            (SpecialKind::Pipe { .. }, SpecialKind::Pipe { is_orphan, .. }) => {
                 self.is_read() == other.is_read() && (!is_orphan || self.is_orphan())
             }
-            (Kind::Socket(now), Kind::Socket(then)) => now.can_become(then),
-            (Kind::Queue(now), Kind::Queue(then)) => now.can_become(then),
+            (SpecialKind::Socket(now), SpecialKind::Socket(then)) => now.can_become(then),
+            (SpecialKind::Queue(now), SpecialKind::Queue(then)) => now.can_become(then),
             (one, kind) => discriminant(one) == discriminant(kind),
         };
         is_alike && self.same_as == other.same_as
@@ -189,7 +191,7 @@ impl Special {
 
     fn pipe(&self) -> Option<u64> {
         match self.kind {
-            Kind::Pipe { number, .. } => Some(number),
+            SpecialKind::Pipe { number, .. } => Some(number),
             _ => None,
         }
     }
@@ -197,7 +199,7 @@ impl Special {
     fn is_orphan(&self) -> bool {
         matches!(
             self.kind,
-            Kind::Pipe {
+            SpecialKind::Pipe {
                 is_orphan: true,
                 ..
             }
@@ -206,14 +208,14 @@ impl Special {
 
     fn socket(&self) -> Option<&Socket> {
         match &self.kind {
-            Kind::Socket(socket) => Some(socket),
+            SpecialKind::Socket(socket) => Some(socket),
             _ => None,
         }
     }
 
     /// True for a POSIX message queue.
     pub fn is_queue(&self) -> bool {
-        matches!(self.kind, Kind::Queue(_))
+        matches!(self.kind, SpecialKind::Queue(_))
     }
 
     fn is_read(&self) -> bool {
@@ -222,7 +224,7 @@ impl Special {
 }
 
 /// Moves a new descriptor to the number `fd`. Returns false on failure.
-fn place(made: i32, fd: i32, flags: i32) -> bool {
+fn move_to(made: i32, fd: i32, flags: i32) -> bool {
     // SAFETY: dup3(2), fcntl(2), close(2) of descriptors that no other thread uses.
     unsafe {
         let is_placed =
@@ -238,11 +240,11 @@ fn place(made: i32, fd: i32, flags: i32) -> bool {
 }
 
 /// Creates an object of which this process has no descriptor yet.
-fn make(fd: i32, special: &Special) -> bool {
+fn create(fd: i32, special: &Special) -> bool {
     // SAFETY: system calls that make descriptors, with valid arguments.
     unsafe {
         let made = match &special.kind {
-            Kind::Counter { is_semaphore, .. } => libc::eventfd(
+            SpecialKind::Counter { is_semaphore, .. } => libc::eventfd(
                 0,
                 if *is_semaphore {
                     libc::EFD_SEMAPHORE
@@ -250,13 +252,15 @@ fn make(fd: i32, special: &Special) -> bool {
                     0
                 },
             ),
-            Kind::Timer { clock, .. } => libc::timerfd_create(*clock, 0),
-            Kind::Signals(_) => set_signals(-1, 0),
-            Kind::Set(_) => libc::epoll_create1(0),
+            SpecialKind::Timer { clock, .. } => libc::timerfd_create(*clock, 0),
+            SpecialKind::Signals(_) => set_signals(-1, 0),
+            SpecialKind::Set(_) => libc::epoll_create1(0),
             // Both ends of a pair are created by `make_pair`.
-            Kind::Socket(socket) => socket.make().map_or(-1, |(made, _)| made.into_raw_fd()),
-            Kind::Queue(queue) => queue.make(special.flags).map_or(-1, IntoRawFd::into_raw_fd),
-            Kind::Pipe { .. } => {
+            SpecialKind::Socket(socket) => socket.make().map_or(-1, |(made, _)| made.into_raw_fd()),
+            SpecialKind::Queue(queue) => {
+                queue.make(special.flags).map_or(-1, IntoRawFd::into_raw_fd)
+            }
+            SpecialKind::Pipe { .. } => {
                 let mut ends = [-1; 2];
                 libc::pipe2(ends.as_mut_ptr(), 0);
                 let [read, write] = ends;
@@ -266,11 +270,11 @@ fn make(fd: i32, special: &Special) -> bool {
                     (write, read)
                 };
                 // The other end is opened later through this end.
-                let is_placed = place(kept, fd, special.flags);
+                let is_placed = move_to(kept, fd, special.flags);
                 return is_placed & (libc::close(other) == 0);
             }
         };
-        place(made, fd, special.flags)
+        move_to(made, fd, special.flags)
     }
 }
 
@@ -281,7 +285,7 @@ fn open_end(end: i32, fd: i32, flags: i32) -> bool {
     };
     // SAFETY: open(2) with a valid string.
     let opened = unsafe { libc::open(path.as_ptr(), flags & (libc::O_ACCMODE | libc::O_NONBLOCK)) };
-    place(opened, fd, flags)
+    move_to(opened, fd, flags)
 }
 
 /// Sets the mask of a signalfd; creates a new one if `fd` is -1.
@@ -346,8 +350,8 @@ fn make_pair(saved: &BTreeMap<i32, Special>, fd: i32, socket: &Socket) -> Option
     let (made, Some(end)) = socket.make().ok()? else {
         return None;
     };
-    let is_placed = place(made.into_raw_fd(), fd, saved[&fd].flags)
-        & place(end.into_raw_fd(), other_fd, other.flags);
+    let is_placed = move_to(made.into_raw_fd(), fd, saved[&fd].flags)
+        & move_to(end.into_raw_fd(), other_fd, other.flags);
     is_placed.then_some([fd, other_fd])
 }
 
@@ -363,8 +367,9 @@ fn make_with_addresses(
         .filter(has_address)
         .for_each(|&fd| sockets::abandon(fd));
     let made = sockets::rebuild(&primary_sockets(saved), missing)?;
-    let is_placed =
-        |(fd, made): (i32, OwnedFd)| place(made.into_raw_fd(), fd, saved[&fd].flags).then_some(fd);
+    let is_placed = |(fd, made): (i32, OwnedFd)| {
+        move_to(made.into_raw_fd(), fd, saved[&fd].flags).then_some(fd)
+    };
     Ok(made.into_iter().filter_map(is_placed).collect())
 }
 
@@ -382,7 +387,7 @@ fn primary_sockets(saved: &BTreeMap<i32, Special>) -> BTreeMap<i32, &Socket> {
 ///
 /// # Errors
 /// Fails if a socket cannot be given its address.
-pub fn make_again(
+pub fn create_missing(
     saved: &BTreeMap<i32, Special>,
     missing: &BTreeSet<i32>,
 ) -> Result<BTreeSet<i32>, LostSocket> {
@@ -409,13 +414,13 @@ pub fn make_again(
             made.extend(make_pair(saved, *fd, socket).into_iter().flatten());
             made.contains(fd)
         } else if special.pipe().is_none() {
-            make(*fd, special)
+            create(*fd, special)
         } else if let Some(end) = of_pipe(true).chain(of_pipe(false)).find(is_there) {
             open_end(end, *fd, special.flags)
         } else {
             // If the other end is not in this process, another process has it.
             let is_whole = special.is_orphan() || of_pipe(!special.is_read()).next().is_some();
-            is_whole && make(*fd, special)
+            is_whole && create(*fd, special)
         };
         if has_come {
             made.insert(*fd);
@@ -441,7 +446,7 @@ fn set_members(fd: i32, now: &[(i32, u32, u64)], then: &[(i32, u32, u64)]) {
 /// Restores the content of the objects that exist.
 ///
 /// A pipe is left unchanged if another process may have one of its ends.
-pub fn settle(saved: &BTreeMap<i32, Special>) -> io::Result<()> {
+pub fn restore_content(saved: &BTreeMap<i32, Special>) -> io::Result<()> {
     let all: Vec<i32> = saved.keys().copied().collect();
     let local = LocalSockets::among(&all);
     for (&fd, special) in saved
@@ -459,26 +464,28 @@ pub fn settle(saved: &BTreeMap<i32, Special>) -> io::Result<()> {
             continue;
         }
         match (&now.kind, &special.kind) {
-            (Kind::Counter { count: now, .. }, Kind::Counter { count, .. }) if now != count => {
+            (SpecialKind::Counter { count: now, .. }, SpecialKind::Counter { count, .. })
+                if now != count =>
+            {
                 pipes::empty(fd, special.flags);
                 if *count > 0 {
                     // SAFETY: write(2) of a number to an empty counter.
                     unsafe { libc::write(fd, (&raw const *count).cast(), 8) };
                 }
             }
-            (Kind::Timer { .. }, Kind::Timer { times, .. }) => {
+            (SpecialKind::Timer { .. }, SpecialKind::Timer { times, .. }) => {
                 // SAFETY: timerfd_settime(2) with an itimerspec; it discards expiries since the
                 // cut.
                 unsafe {
                     libc::timerfd_settime(fd, 0, times.as_ptr().cast(), std::ptr::null_mut())
                 };
             }
-            (Kind::Signals(_), Kind::Signals(mask)) => {
+            (SpecialKind::Signals(_), SpecialKind::Signals(mask)) => {
                 set_signals(fd, *mask);
             }
             (
-                Kind::Pipe { content: now, .. },
-                Kind::Pipe {
+                SpecialKind::Pipe { content: now, .. },
+                SpecialKind::Pipe {
                     content,
                     number,
                     capacity,
@@ -490,8 +497,8 @@ pub fn settle(saved: &BTreeMap<i32, Special>) -> io::Result<()> {
                     pipes::refill(fd, special.flags, *capacity, content)?;
                 }
             }
-            (Kind::Queue(_), Kind::Queue(then)) => then.fill(fd)?,
-            (Kind::Set(now), Kind::Set(then)) => set_members(fd, now, then),
+            (SpecialKind::Queue(_), SpecialKind::Queue(then)) => then.fill(fd)?,
+            (SpecialKind::Set(now), SpecialKind::Set(then)) => set_members(fd, now, then),
             _ => {}
         }
     }

@@ -29,7 +29,7 @@ impl Stream {
 
     /// Makes `fd` a descriptor of this stream. Returns false if the stream has no pipe in this
     /// process.
-    pub fn put(&self, fd: i32) -> bool {
+    pub fn duplicate_to(&self, fd: i32) -> bool {
         let mode = if self.close_on_exec {
             libc::O_CLOEXEC
         } else {
@@ -44,7 +44,7 @@ impl Stream {
 /// True if a descriptor referred to an output stream at the start.
 ///
 /// If it refers to something else now, the program has changed it.
-pub fn was_one(fd: i32) -> bool {
+pub fn was_stream(fd: i32) -> bool {
     matches!(fd, libc::STDOUT_FILENO | libc::STDERR_FILENO)
         && stream_relay::pipe_of(fd as usize - 1).is_some()
 }

@@ -1,7 +1,7 @@
 //! Pipe through which this process receives the input that a guardian relays.
 #![allow(unsafe_code)]
 
-use super::withheld;
+use super::remote_input;
 use crate::process_info;
 use crate::system_calls::move_owned_descriptor;
 use std::fs::File;
@@ -16,9 +16,9 @@ use understudy_wire::line::{
 };
 
 /// Time limit for a reply of the relay.
-const LIMIT: Duration = Duration::from_secs(10);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time limit for the relay to finish a write.
-const WRITE_LIMIT: Duration = Duration::from_secs(1);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Input that is relayed to this process.
 #[derive(Debug)]
@@ -65,7 +65,7 @@ impl Feed {
         if let Some(writer) = writer {
             let inode = feed.id.1;
             let thread = std::thread::Builder::new().name("understudy-input".into());
-            thread.spawn(move || keep(&line, writer, inode))?;
+            thread.spawn(move || keep_writer(&line, writer, inode))?;
         }
         Ok(feed)
     }
@@ -81,7 +81,7 @@ impl Feed {
         let line = Line::connect(&place.directory, LineSocket::Input(guardian))?;
         let line = Line::from(move_owned_descriptor(line.into()));
         line.send(&request)?;
-        let until = Instant::now() + LIMIT;
+        let until = Instant::now() + REPLY_TIMEOUT;
         let (reply, descriptors): (InputReply, Vec<OwnedFd>) = loop {
             match line.receive_with(until.saturating_duration_since(Instant::now()))? {
                 Some(reply) => break reply,
@@ -116,7 +116,7 @@ impl Feed {
     }
 
     /// True if a descriptor with this device and inode refers to the pipe.
-    pub fn is(&self, id: (u64, u64)) -> bool {
+    pub fn is_pipe(&self, id: (u64, u64)) -> bool {
         self.id == id
     }
 
@@ -124,7 +124,7 @@ impl Feed {
     ///
     /// The program's threads must be stopped.
     pub fn position(&self) -> io::Result<u64> {
-        let until = Instant::now() + WRITE_LIMIT;
+        let until = Instant::now() + WRITE_TIMEOUT;
         loop {
             if let Some(position) = self.positions.position(|| self.waiting()) {
                 return Ok(position);
@@ -161,7 +161,7 @@ impl Feed {
 /// Keeps a pipe's write end open until the pipe contains all of the input.
 ///
 /// Otherwise the program would find the end of the input when the relay exits.
-fn keep(line: &Line, writer: File, inode: u64) {
+fn keep_writer(line: &Line, writer: File, inode: u64) {
     loop {
         match line.receive(None) {
             Ok(Some(InputReply::Ended)) => return drop(writer),
@@ -169,7 +169,7 @@ fn keep(line: &Line, writer: File, inode: u64) {
             Err(_) => break,
         }
     }
-    withheld::end_at_read(inode, message::INPUT_RELAY_GONE)
+    remote_input::end_at_read(inode, message::INPUT_RELAY_GONE)
 }
 
 fn map(page: &OwnedFd) -> io::Result<&'static InputPage> {

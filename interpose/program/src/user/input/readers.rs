@@ -1,12 +1,12 @@
 //! Threads that wait in a system call for input of a pipe (proc(5), `syscall`).
 #![allow(unsafe_code)]
 
-use crate::user::open;
+use crate::user::descriptors;
 use std::fs;
 use understudy_image::process_memory;
 
 /// Arguments of a system call that name descriptors.
-enum Names {
+enum DescriptorArguments {
     /// The first argument is a descriptor.
     Descriptor,
     /// The first two arguments are an array of `struct pollfd` and its length.
@@ -18,23 +18,23 @@ enum Names {
 }
 
 /// System calls that wait for input.
-const CALLS: [(i64, Names); 12] = [
-    (libc::SYS_read, Names::Descriptor),
-    (libc::SYS_readv, Names::Descriptor),
-    (libc::SYS_preadv2, Names::Descriptor),
-    (libc::SYS_splice, Names::Descriptor),
-    (libc::SYS_tee, Names::Descriptor),
-    (libc::SYS_poll, Names::Polled),
-    (libc::SYS_ppoll, Names::Polled),
-    (libc::SYS_select, Names::Selected),
-    (libc::SYS_pselect6, Names::Selected),
-    (libc::SYS_epoll_wait, Names::Watched),
-    (libc::SYS_epoll_pwait, Names::Watched),
-    (libc::SYS_epoll_pwait2, Names::Watched),
+const CALLS: [(i64, DescriptorArguments); 12] = [
+    (libc::SYS_read, DescriptorArguments::Descriptor),
+    (libc::SYS_readv, DescriptorArguments::Descriptor),
+    (libc::SYS_preadv2, DescriptorArguments::Descriptor),
+    (libc::SYS_splice, DescriptorArguments::Descriptor),
+    (libc::SYS_tee, DescriptorArguments::Descriptor),
+    (libc::SYS_poll, DescriptorArguments::Polled),
+    (libc::SYS_ppoll, DescriptorArguments::Polled),
+    (libc::SYS_select, DescriptorArguments::Selected),
+    (libc::SYS_pselect6, DescriptorArguments::Selected),
+    (libc::SYS_epoll_wait, DescriptorArguments::Watched),
+    (libc::SYS_epoll_pwait, DescriptorArguments::Watched),
+    (libc::SYS_epoll_pwait2, DescriptorArguments::Watched),
 ];
 
 /// Maximum number of descriptors of one call that are examined.
-const MOST: u64 = 1024;
+const MAX_DESCRIPTORS: u64 = 1024;
 
 /// True if a thread of this process waits for input of this pipe.
 pub fn is_read(inode: u64) -> bool {
@@ -55,25 +55,27 @@ fn parse(line: &str) -> Option<(i64, [u64; 2])> {
 }
 
 fn waits((number, [first, second]): (i64, [u64; 2]), inode: u64) -> bool {
-    let is_pipe = |fd: i32| open::stat(fd).is_some_and(|about| about.st_ino == inode);
+    let is_pipe = |fd: i32| descriptors::stat(fd).is_some_and(|about| about.st_ino == inode);
     let names = CALLS.iter().find(|(call, _)| *call == number);
     match names.map(|(_, names)| names) {
         None => false,
-        Some(Names::Descriptor) => is_pipe(first as i32),
-        Some(Names::Polled) => {
-            let entries = copy(first, second.min(MOST) * POLLFD);
+        Some(DescriptorArguments::Descriptor) => is_pipe(first as i32),
+        Some(DescriptorArguments::Polled) => {
+            let entries = copy(first, second.min(MAX_DESCRIPTORS) * POLLFD);
             let fd = |entry: &[u8]| entry.first_chunk().copied().map(i32::from_ne_bytes);
             entries.chunks(POLLFD as usize).filter_map(fd).any(is_pipe)
         }
-        Some(Names::Selected) => {
-            let set = copy(second, first.min(MOST).div_ceil(8));
+        Some(DescriptorArguments::Selected) => {
+            let set = copy(second, first.min(MAX_DESCRIPTORS).div_ceil(8));
             let is_in = |fd: &i32| {
                 let byte = set.get(*fd as usize / 8);
                 byte.is_some_and(|byte| byte >> (fd % 8) & 1 != 0)
             };
-            (0..first.min(MOST) as i32).filter(is_in).any(is_pipe)
+            (0..first.min(MAX_DESCRIPTORS) as i32)
+                .filter(is_in)
+                .any(is_pipe)
         }
-        Some(Names::Watched) => {
+        Some(DescriptorArguments::Watched) => {
             let about = fs::read_to_string(format!("/proc/self/fdinfo/{}", first as i32));
             let word = format!("ino:{inode:x}");
             let is_its = |line: &str| line.split_whitespace().any(|it| it == word);

@@ -4,14 +4,14 @@
 //! dlclose(3) before it happens. The result is read later from ld.so's list, which also shows
 //! libraries that libc opens by itself (character sets, name services).
 
-use super::list::{self, Library};
+use super::loaded_libraries::{self, Library};
 use crate::runtime_state::StateCell;
 use std::cell::RefMut;
 use std::path::Path;
 
 /// Call of the program that changes ld.so's list.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-pub enum Call {
+pub enum LoaderCall {
     /// Call of dlopen(3), with the working directory if the name is relative.
     Open {
         path: String,
@@ -27,18 +27,18 @@ pub enum Call {
 /// Call, and the changes of ld.so's list until the next call.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Operation {
-    pub call: Call,
+    pub call: LoaderCall,
     /// Libraries that were added.
-    pub made: Vec<Library>,
+    pub added: Vec<Library>,
     /// Handles of libraries that were removed.
-    pub gone: Vec<u64>,
+    pub removed: Vec<u64>,
 }
 
 /// Operations, and the list after the last operation.
 #[derive(Default)]
-pub(super) struct Log {
+pub(super) struct OperationLog {
     operations: Vec<Operation>,
-    known: Vec<Library>,
+    libraries: Vec<Library>,
     /// Number of calls.
     calls: u64,
     /// Process that has started the log; a forked child does not use the log.
@@ -46,41 +46,41 @@ pub(super) struct Log {
 }
 
 /// Starts an empty log.
-pub fn begin(log: &StateCell<Option<Log>>) {
-    log.set(Some(Log {
-        known: list::libraries(),
+pub fn begin(log: &StateCell<Option<OperationLog>>) {
+    log.set(Some(OperationLog {
+        libraries: loaded_libraries::libraries(),
         process: std::process::id(),
-        ..Log::default()
+        ..OperationLog::default()
     }));
 }
 
-fn own(log: &StateCell<Option<Log>>) -> Option<RefMut<'_, Log>> {
+fn own(log: &StateCell<Option<OperationLog>>) -> Option<RefMut<'_, OperationLog>> {
     let log = RefMut::filter_map(log.borrow_mut(), Option::as_mut).ok()?;
     (log.process == std::process::id()).then_some(log)
 }
 
 /// Records a call that the program is about to make.
-pub fn note(log: &StateCell<Option<Log>>, call: Call) {
+pub fn record(log: &StateCell<Option<OperationLog>>, call: LoaderCall) {
     if let Some(mut log) = own(log) {
-        log.settle();
+        log.record_changes();
         log.calls += 1;
         log.operations.push(Operation {
             call,
-            made: Vec::new(),
-            gone: Vec::new(),
+            added: Vec::new(),
+            removed: Vec::new(),
         });
     }
 }
 
 /// Returns the number of calls.
-pub fn calls(log: &StateCell<Option<Log>>) -> u64 {
+pub fn calls(log: &StateCell<Option<OperationLog>>) -> u64 {
     own(log).map_or(0, |log| log.calls)
 }
 
 /// Returns the operations up to now.
-pub fn operations(log: &StateCell<Option<Log>>) -> Vec<Operation> {
+pub fn operations(log: &StateCell<Option<OperationLog>>) -> Vec<Operation> {
     own(log).map_or_else(Vec::new, |mut log| {
-        log.settle();
+        log.record_changes();
         log.operations.clone()
     })
 }
@@ -88,34 +88,38 @@ pub fn operations(log: &StateCell<Option<Log>>) -> Vec<Operation> {
 /// Sets the log to the state after these operations, with these libraries.
 ///
 /// Not all of the libraries need be mapped yet.
-pub fn replace(log: &StateCell<Option<Log>>, operations: &[Operation], libraries: &[Library]) {
+pub fn replace(
+    log: &StateCell<Option<OperationLog>>,
+    operations: &[Operation],
+    libraries: &[Library],
+) {
     if let Some(mut log) = own(log) {
         log.operations = operations.to_vec();
-        log.known = libraries.to_vec();
+        log.libraries = libraries.to_vec();
     }
 }
 
-impl Log {
+impl OperationLog {
     /// Records the result of the last call.
-    fn settle(&mut self) {
-        let now = list::libraries();
-        if now != self.known {
-            let made: Vec<Library> = missing(&self.known, &now).cloned().collect();
-            let gone: Vec<u64> = missing(&now, &self.known)
+    fn record_changes(&mut self) {
+        let now = loaded_libraries::libraries();
+        if now != self.libraries {
+            let made: Vec<Library> = missing(&self.libraries, &now).cloned().collect();
+            let gone: Vec<u64> = missing(&now, &self.libraries)
                 .map(|library| library.handle)
                 .collect();
             if self.operations.is_empty() {
                 self.operations.push(Operation {
-                    call: Call::Nothing,
-                    made: Vec::new(),
-                    gone: Vec::new(),
+                    call: LoaderCall::Nothing,
+                    added: Vec::new(),
+                    removed: Vec::new(),
                 });
             }
             if let Some(last) = self.operations.last_mut() {
-                last.made.extend(made);
-                last.gone.extend(gone);
+                last.added.extend(made);
+                last.removed.extend(gone);
             }
-            self.known = now;
+            self.libraries = now;
         }
         self.shorten();
     }
@@ -137,15 +141,15 @@ fn missing<'a>(before: &'a [Library], now: &'a [Library]) -> impl Iterator<Item 
 
 /// True if the second operation undoes the first.
 fn cancels(open: &Operation, close: &Operation) -> bool {
-    let (Call::Open { .. }, Call::Close { handle }) = (&open.call, &close.call) else {
+    let (LoaderCall::Open { .. }, LoaderCall::Close { handle }) = (&open.call, &close.call) else {
         return false;
     };
-    let mut made: Vec<u64> = open.made.iter().map(|library| library.handle).collect();
-    let mut gone = close.gone.clone();
+    let mut made: Vec<u64> = open.added.iter().map(|library| library.handle).collect();
+    let mut gone = close.removed.clone();
     let is_its = made.first() == Some(handle);
     made.sort_unstable();
     gone.sort_unstable();
-    is_its && made == gone && open.gone.is_empty() && close.made.is_empty()
+    is_its && made == gone && open.removed.is_empty() && close.added.is_empty()
 }
 
 /// True if `path` may be the name by which the library was opened.
@@ -171,7 +175,7 @@ mod tests {
     }
 
     fn open(made: &[u64]) -> Operation {
-        let call = Call::Open {
+        let call = LoaderCall::Open {
             path: "lib1.so".into(),
             flags: 2,
             directory: None,
@@ -179,17 +183,17 @@ mod tests {
         let made = made.iter().map(|&handle| library(handle)).collect();
         Operation {
             call,
-            made,
-            gone: Vec::new(),
+            added: made,
+            removed: Vec::new(),
         }
     }
 
     fn close(handle: u64, gone: &[u64]) -> Operation {
-        let (call, gone) = (Call::Close { handle }, gone.to_vec());
+        let (call, gone) = (LoaderCall::Close { handle }, gone.to_vec());
         Operation {
             call,
-            made: Vec::new(),
-            gone,
+            added: Vec::new(),
+            removed: gone,
         }
     }
 

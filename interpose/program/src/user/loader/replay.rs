@@ -8,9 +8,9 @@
 //! the program may have pointers.
 #![allow(unsafe_code)]
 
-use super::list::{self, Library};
-use super::operations::{Call, Operation, is_named};
-use super::tls_block::Block;
+use super::loaded_libraries::{self, Library};
+use super::operations::{LoaderCall, Operation, is_named};
+use super::tls_block::TlsBlock;
 use crate::arch::call_user;
 use crate::process_info;
 use crate::user::{UserError, zones};
@@ -22,10 +22,10 @@ use understudy_image::vmas::{self, Owner};
 /// Gives ld.so these libraries and blocks; the operations lead to this state.
 pub fn run(
     libraries: &[Library],
-    blocks: &[Block],
+    blocks: &[TlsBlock],
     operations: &[Operation],
 ) -> Result<(), UserError> {
-    let now = list::libraries();
+    let now = loaded_libraries::libraries();
     let missing = || libraries.iter().filter(|library| !now.contains(library));
     let late = || blocks.iter().filter(|block| block.current().is_none());
     // Reserved, so that no other allocation takes these addresses.
@@ -36,9 +36,9 @@ pub fn run(
         perform(operation, &mut reserved)?;
     }
     for block in late() {
-        block.make()?;
+        block.allocate()?;
     }
-    let now = list::libraries();
+    let now = loaded_libraries::libraries();
     if now == libraries {
         return Ok(());
     }
@@ -65,32 +65,32 @@ fn perform(operation: &Operation, reserved: &mut Vec<u64>) -> Result<(), UserErr
     // SAFETY: records of loaded libraries.
     let hide =
         |&handle: &u64| unsafe { (process_info::info().user_hide_destructors)(handle as *const _) };
-    operation.gone.iter().for_each(hide);
-    let made = &operation.made;
+    operation.removed.iter().for_each(hide);
+    let made = &operation.added;
     let room = |(index, library)| make_room(library, &made[..index]);
     let places = made
         .iter()
         .enumerate()
         .map(room)
         .collect::<Result<Vec<u64>, _>>()?;
-    for library in &operation.made {
+    for library in &operation.added {
         let before = reserved.len();
         reserved.retain(|&address| address != library.handle);
         if reserved.len() == before && !reserve(library.handle) {
             return Err(UserError::Library(library.path.clone()));
         }
     }
-    prescribe(&operation.made, &places);
+    prescribe(&operation.added, &places);
     match &operation.call {
         // The library may have been found in another library's search path. The path is known from
         // the worker.
-        Call::Open {
+        LoaderCall::Open {
             path,
             flags,
             directory,
         } => {
             let found = operation
-                .made
+                .added
                 .first()
                 .filter(|library| is_named(library, path));
             open(
@@ -99,15 +99,18 @@ fn perform(operation: &Operation, reserved: &mut Vec<u64>) -> Result<(), UserErr
                 directory.as_deref(),
             );
         }
-        Call::Close { handle } => close(*handle),
-        Call::Nothing => {}
+        LoaderCall::Close { handle } => close(*handle),
+        LoaderCall::Nothing => {}
     }
-    for library in &operation.made {
-        if !list::libraries().contains(library) {
+    for library in &operation.added {
+        if !loaded_libraries::libraries().contains(library) {
             open(&library.path, libc::RTLD_NOW, None);
         }
-        if !list::libraries().contains(library) {
-            log::debug!("wanted {library:x?} among {:x?}", list::libraries());
+        if !loaded_libraries::libraries().contains(library) {
+            log::debug!(
+                "wanted {library:x?} among {:x?}",
+                loaded_libraries::libraries()
+            );
             return Err(UserError::Library(library.path.clone()));
         }
     }
@@ -131,7 +134,7 @@ fn make_room(library: &Library, before: &[Library]) -> Result<u64, UserError> {
         (base & !(PAGE - 1), length)
     };
     let mapped = vmas::read_self()?;
-    let loaded = list::libraries();
+    let loaded = loaded_libraries::libraries();
     let is_loaded = |range: AddrRange| {
         let mut others = loaded
             .iter()

@@ -1,14 +1,14 @@
 //! Blocks of thread-local data that ld.so has allocated for libraries.
 #![allow(unsafe_code)]
 
-use super::list::{self, Library};
-use super::vector;
+use super::dtv;
+use super::loaded_libraries::{self, Library};
 use crate::process_info;
 use crate::user::UserError;
 
 /// Block of thread-local data of one library.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-pub struct Block {
+pub struct TlsBlock {
     path: String,
     module: u64,
     address: u64,
@@ -16,10 +16,10 @@ pub struct Block {
     pub allocated: u64,
 }
 
-impl Block {
+impl TlsBlock {
     /// Returns the address of the block in this process.
     pub fn current(&self) -> Option<u64> {
-        let modules = list::modules();
+        let modules = loaded_libraries::modules();
         let module = modules
             .iter()
             .find(|module| module.tls_module == self.module);
@@ -32,17 +32,16 @@ impl Block {
     ///
     /// # Errors
     /// Fails if ld.so allocates the block at another address.
-    pub fn make(&self) -> Result<(), UserError> {
+    pub fn allocate(&self) -> Result<(), UserError> {
         let next = process_info::info().loader_heap.next_block;
         // SAFETY: the preload library's word; the block was reserved.
         let made = unsafe {
             next.write_volatile(self.allocated as usize);
-            let made = list::use_block(self.module);
+            let made = loaded_libraries::allocate_block(self.module);
             next.write_volatile(0);
             made
         };
-        if made == self.address
-            && vector::entries()[self.module as usize].allocated == self.allocated
+        if made == self.address && dtv::entries()[self.module as usize].allocated == self.allocated
         {
             return Ok(());
         }
@@ -51,18 +50,18 @@ impl Block {
 }
 
 /// Returns the program side's blocks of thread-local data.
-pub fn all(libraries: &[Library]) -> Vec<Block> {
-    let entries = vector::entries();
+pub fn all(libraries: &[Library]) -> Vec<TlsBlock> {
+    let entries = dtv::entries();
     let path = |module: u64| {
         libraries
             .iter()
             .find(|library| library.tls_module == module)
             .map(|library| library.path.clone())
     };
-    let made = list::modules()
+    let made = loaded_libraries::modules()
         .into_iter()
         .filter(|module| module.tls_block != 0);
-    made.map(|module| Block {
+    made.map(|module| TlsBlock {
         path: path(module.tls_module).unwrap_or_default(),
         module: module.tls_module,
         address: module.tls_block,

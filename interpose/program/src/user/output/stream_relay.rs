@@ -21,7 +21,7 @@ pub const RELAY_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Positions in the two streams; `None` for a stream without a relay.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-pub struct Saved {
+pub struct StreamPositions {
     pub(super) places: [Option<Position>; 2],
 }
 
@@ -155,7 +155,7 @@ pub fn set_idle(idle: bool) {
 /// Reports that this process exits with `status` and without `MPI_Finalize`.
 ///
 /// Safe in a signal handler.
-pub fn leave(status: i32) {
+pub fn report_exit(status: i32) {
     if let Some(output) = OUTPUT.get() {
         output.view.leave(status);
     }
@@ -171,13 +171,13 @@ pub fn note_cell() -> Option<&'static NoteCell> {
 /// Returns the word for effects of threads on files.
 ///
 /// The word contains the number of the checkpoint after whose cut the effects occurred, plus 1.
-pub fn effects() -> Option<&'static AtomicU64> {
+pub fn effect_word() -> Option<&'static AtomicU64> {
     OUTPUT.get().map(|output| output.view.effects())
 }
 
 /// Returns the positions at a cut.
-pub fn capture() -> Saved {
-    let mut saved = Saved::default();
+pub fn capture() -> StreamPositions {
+    let mut saved = StreamPositions::default();
     if let Some(output) = OUTPUT.get() {
         for stream in Stream::BOTH
             .into_iter()
@@ -193,7 +193,7 @@ pub fn capture() -> Saved {
 ///
 /// `inherited` contains the positions that the relay of the failed rank has reached. The positions
 /// are ignored if this process is the one that was saved (`own`).
-pub fn restore(saved: &Saved, own: bool, inherited: [Position; 2]) {
+pub fn restore(saved: &StreamPositions, own: bool, inherited: [Position; 2]) {
     let Some(output) = OUTPUT.get() else { return };
     for stream in Stream::BOTH {
         let (Some(place), true) = (

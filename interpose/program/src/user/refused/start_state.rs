@@ -37,7 +37,11 @@ impl StartState {
             let what = format!("another value of {name} (/proc/self/status) than at its start");
             return Err(refused_state(what, why));
         }
-        let changed = self.namespaces.iter().zip(namespaces()).zip(PLACES);
+        let changed = self
+            .namespaces
+            .iter()
+            .zip(namespaces())
+            .zip(NAMESPACE_LINKS);
         match changed.into_iter().find(|((then, now), _)| *then != now) {
             Some((_, place)) => Err(refused_state(
                 format!("another /proc/self/{place} than at its start"),
@@ -49,7 +53,7 @@ impl StartState {
 }
 
 /// Namespaces and the root directory, by their links in `/proc/self`.
-const PLACES: [&str; 8] = [
+const NAMESPACE_LINKS: [&str; 8] = [
     "ns/cgroup",
     "ns/ipc",
     "ns/mnt",
@@ -73,7 +77,7 @@ fn status() -> Vec<(String, String)> {
 
 fn namespaces() -> Vec<Option<PathBuf>> {
     let link = |place| std::fs::read_link(format!("/proc/self/{place}")).ok();
-    PLACES.into_iter().map(link).collect()
+    NAMESPACE_LINKS.into_iter().map(link).collect()
 }
 
 /// Returns the refusal of state in the kernel.

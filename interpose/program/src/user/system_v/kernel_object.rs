@@ -7,20 +7,20 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// Key and permissions of an object (sysvipc(7)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-pub struct Access {
+pub struct ObjectAccess {
     pub key: i32,
     pub mode: u32,
     user: u32,
     group: u32,
 }
 
-impl Access {
+impl ObjectAccess {
     const PERMISSIONS: u32 = 0o777;
 
-    pub fn of(about: &libc::ipc_perm) -> Access {
-        Access {
+    pub fn of(about: &libc::ipc_perm) -> ObjectAccess {
+        ObjectAccess {
             key: about.__key,
-            mode: u32::from(about.mode) & Access::PERMISSIONS,
+            mode: u32::from(about.mode) & ObjectAccess::PERMISSIONS,
             user: about.uid,
             group: about.gid,
         }
@@ -37,10 +37,10 @@ impl Access {
 
     /// Returns permissions for objects of tests.
     #[cfg(test)]
-    pub fn of_tests() -> Access {
+    pub fn of_tests() -> ObjectAccess {
         // SAFETY: these calls only return numbers.
         let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
-        Access {
+        ObjectAccess {
             key: libc::IPC_PRIVATE,
             mode: 0o600,
             user,
@@ -103,17 +103,17 @@ pub fn is_other(pid: libc::pid_t) -> bool {
 }
 
 /// State of an object in the kernel.
-pub struct Read<Content> {
-    pub access: Access,
+pub struct ObjectState<Content> {
+    pub access: ObjectAccess,
     pub content: Content,
     /// True if another process was the last user of the object, or waits for it.
     pub is_foreign: bool,
 }
 
-impl<Content> Read<Content> {
+impl<Content> ObjectState<Content> {
     /// Returns the object with its content converted to a common type.
-    pub fn with<Kinds>(self, kind: impl FnOnce(Content) -> Kinds) -> Read<Kinds> {
-        Read {
+    pub fn with<Kinds>(self, kind: impl FnOnce(Content) -> Kinds) -> ObjectState<Kinds> {
+        ObjectState {
             access: self.access,
             content: kind(self.content),
             is_foreign: self.is_foreign,

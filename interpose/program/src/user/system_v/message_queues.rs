@@ -1,7 +1,7 @@
 //! System V message queues (msgop(2), msgctl(2)).
 #![allow(unsafe_code)]
 
-use super::kernel_object::{Access, Read, found, is_other, outcome};
+use super::kernel_object::{ObjectAccess, ObjectState, found, is_other, outcome};
 use std::io;
 
 /// Flag that copies the message of an index without receiving it (CONFIG_CHECKPOINT_RESTORE).
@@ -61,7 +61,7 @@ fn send(real: i32, (kind, text): &Message) -> io::Result<()> {
     outcome(rc).map(drop)
 }
 
-fn set(real: i32, access: &Access, limit: u64) -> io::Result<()> {
+fn set(real: i32, access: &ObjectAccess, limit: u64) -> io::Result<()> {
     // SAFETY: msgctl(2) reads a structure of this function.
     unsafe {
         let mut about: libc::msqid_ds = std::mem::zeroed();
@@ -71,15 +71,15 @@ fn set(real: i32, access: &Access, limit: u64) -> io::Result<()> {
     }
 }
 
-pub(super) fn read(real: i32) -> io::Result<Read<Queue>> {
+pub(super) fn read(real: i32) -> io::Result<ObjectState<Queue>> {
     let about = about(real)?;
     let mut messages = Vec::new();
     let room = about.__msg_cbytes as usize;
     while let Some(message) = receive(real, Some(messages.len()), room)? {
         messages.push(message);
     }
-    Ok(Read {
-        access: Access::of(&about.msg_perm),
+    Ok(ObjectState {
+        access: ObjectAccess::of(&about.msg_perm),
         content: Queue {
             limit: about.msg_qbytes,
             messages,
@@ -90,23 +90,23 @@ pub(super) fn read(real: i32) -> io::Result<Read<Queue>> {
 
 impl Queue {
     /// Sets permissions and limit; false if the queue does not exist.
-    pub(super) fn is_there(&self, real: i32, access: &Access) -> io::Result<bool> {
+    pub(super) fn reset(&self, real: i32, access: &ObjectAccess) -> io::Result<bool> {
         let is_it = |about: libc::msqid_ds| access.has_key_of(&about.msg_perm);
         Ok(found(about(real))?.is_some_and(is_it)
             && found(set(real, access, self.limit))?.is_some())
     }
 
     /// Creates an empty queue.
-    pub(super) fn make(&self, access: &Access) -> io::Result<i32> {
+    pub(super) fn create(&self, access: &ObjectAccess) -> io::Result<i32> {
         // SAFETY: msgget(2).
         let real = outcome(unsafe { libc::msgget(access.key, access.flags()) })?;
-        self.is_there(real, access).map(|_| real)
+        self.reset(real, access).map(|_| real)
     }
 
     /// Replaces the messages of the queue.
     ///
     /// Also makes this process the last user of the queue, if it had been used before.
-    pub(super) fn write(&self, real: i32, access: &Access) -> io::Result<()> {
+    pub(super) fn write(&self, real: i32, access: &ObjectAccess) -> io::Result<()> {
         let room = about(real)?.__msg_cbytes as usize;
         while receive(real, None, room)?.is_some() {}
         let content: usize = self.messages.iter().map(|(_, text)| text.len()).sum();
@@ -137,15 +137,15 @@ mod tests {
 
     #[test]
     fn messages_are_copied_and_put_back_in_order() {
-        let access = Access::of_tests();
+        let access = ObjectAccess::of_tests();
         let queue = Queue {
             limit: 100,
             messages: vec![(3, vec![7; 90]), (1, vec![]), (2, vec![1, 2])],
         };
-        let real = queue.make(&access).expect("msgget(2)");
+        let real = queue.create(&access).expect("msgget(2)");
         queue.write(real, &access).expect("msgsnd(2)");
         let read_queue = |real| match read(real).expect("msgrcv(2) with MSG_COPY") {
-            Read {
+            ObjectState {
                 content: queue,
                 is_foreign: false,
                 ..
@@ -156,10 +156,10 @@ mod tests {
         receive(real, None, 100).expect("msgrcv(2)");
         send(real, &(5, vec![9; 20])).expect("msgsnd(2)");
         set(real, &access, 10).expect("msgctl(2)");
-        assert!(queue.is_there(real, &access).expect("msgctl(2)"));
+        assert!(queue.reset(real, &access).expect("msgctl(2)"));
         queue.write(real, &access).expect("msgsnd(2)");
         assert_eq!(read_queue(real), queue);
         remove(MESSAGES, real).expect("msgctl(2)");
-        assert!(!queue.is_there(real, &access).expect("msgctl(2)"));
+        assert!(!queue.reset(real, &access).expect("msgctl(2)"));
     }
 }

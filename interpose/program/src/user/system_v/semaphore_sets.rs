@@ -1,7 +1,7 @@
 //! Sets of System V semaphores (semctl(2)).
 #![allow(unsafe_code)]
 
-use super::kernel_object::{Access, Read, found, is_other, outcome};
+use super::kernel_object::{ObjectAccess, ObjectState, found, is_other, outcome};
 use std::io;
 
 /// Commands of semctl(2).
@@ -34,7 +34,7 @@ fn about(real: i32) -> io::Result<libc::semid_ds> {
     }
 }
 
-pub(super) fn read(real: i32) -> io::Result<Read<Set>> {
+pub(super) fn read(real: i32) -> io::Result<ObjectState<Set>> {
     let about = about(real)?;
     let count = about.sem_nsems as usize;
     let mut values = vec![0u16; count];
@@ -48,8 +48,8 @@ pub(super) fn read(real: i32) -> io::Result<Read<Set>> {
         is_foreign |= is_other(user) || waiting > 0;
         is_used.push(user != 0);
     }
-    Ok(Read {
-        access: Access::of(&about.sem_perm),
+    Ok(ObjectState {
+        access: ObjectAccess::of(&about.sem_perm),
         content: Set { values, is_used },
         is_foreign,
     })
@@ -57,7 +57,7 @@ pub(super) fn read(real: i32) -> io::Result<Read<Set>> {
 
 impl Set {
     /// Sets the permissions; false if the set does not exist.
-    pub(super) fn is_there(&self, real: i32, access: &Access) -> io::Result<bool> {
+    pub(super) fn reset(&self, real: i32, access: &ObjectAccess) -> io::Result<bool> {
         let is_it = |about: libc::semid_ds| {
             access.has_key_of(&about.sem_perm) && about.sem_nsems as usize == self.values.len()
         };
@@ -74,11 +74,11 @@ impl Set {
     }
 
     /// Creates an empty set.
-    pub(super) fn make(&self, access: &Access) -> io::Result<i32> {
+    pub(super) fn create(&self, access: &ObjectAccess) -> io::Result<i32> {
         // SAFETY: semget(2).
         let real =
             outcome(unsafe { libc::semget(access.key, self.values.len() as i32, access.flags()) })?;
-        self.is_there(real, access).map(|_| real)
+        self.reset(real, access).map(|_| real)
     }
 
     /// Sets the values.
@@ -106,11 +106,11 @@ mod tests {
             values: vec![0; 3],
             is_used: vec![false; 3],
         };
-        let access = Access::of_tests();
-        let real = empty.make(&access).expect("semget(2)");
+        let access = ObjectAccess::of_tests();
+        let real = empty.create(&access).expect("semget(2)");
         control(real, 1, SETVAL, 7).expect("semctl(2)");
         let read_set = |real| match read(real).expect("semctl(2)") {
-            Read {
+            ObjectState {
                 content: set,
                 is_foreign: false,
                 ..
@@ -124,12 +124,12 @@ mod tests {
         );
         control(real, 1, SETVAL, 9).expect("semctl(2)");
         control(real, 2, SETVAL, 4).expect("semctl(2)");
-        assert!(set.is_there(real, &access).expect("semctl(2)"));
+        assert!(set.reset(real, &access).expect("semctl(2)"));
         set.write(real).expect("semctl(2)");
         assert_eq!(read_set(real).values, [0, 7, 0]);
         remove(SEMAPHORES, real).expect("semctl(2)");
-        assert!(!set.is_there(real, &access).expect("semctl(2)"));
-        let new = set.make(&access).expect("semget(2)");
+        assert!(!set.reset(real, &access).expect("semctl(2)"));
+        let new = set.create(&access).expect("semget(2)");
         set.write(new).expect("semctl(2)");
         assert_eq!(read_set(new), set);
         remove(SEMAPHORES, new).expect("semctl(2)");

@@ -4,7 +4,7 @@
 #![allow(unsafe_code)]
 
 use super::slot::{self, END, FREE, PARKED, Slot};
-use super::{Caller, Deaf, Saved, Thread, vectors, waiting};
+use super::{CutCaller, SavedThread, StopError, ThreadsAtCut, dtv_generations, waiting};
 use crate::arch::{self, mpi_lock, raw_syscall};
 use crate::user::program_runtime::{DOOR, Runtime};
 use crate::user::signals::mask;
@@ -13,45 +13,45 @@ use crate::user::{UserError, system_v, tls};
 use std::sync::atomic::Ordering;
 
 /// Guard that blocks all signals while threads are created.
-struct Quiet {
+struct BlockedSignals {
     before: u64,
 }
 
-impl Quiet {
-    fn begin() -> Quiet {
-        Quiet {
+impl BlockedSignals {
+    fn begin() -> BlockedSignals {
+        BlockedSignals {
             before: mask(Some(u64::MAX)),
         }
     }
 }
 
-impl Drop for Quiet {
+impl Drop for BlockedSignals {
     fn drop(&mut self) {
         mask(Some(self.before));
     }
 }
 
-fn is_that(slot: &Slot, thread: &Thread) -> bool {
+fn is_slot_of(slot: &Slot, thread: &SavedThread) -> bool {
     let number = slot.number.load(Ordering::Relaxed);
-    is_same(number, slot.block.load(Ordering::Relaxed) as u64, thread)
+    is_saved_thread(number, slot.block.load(Ordering::Relaxed) as u64, thread)
 }
 
 /// True if number and control block belong to the saved thread.
 ///
 /// The main thread has another number in another process.
-fn is_same(number: i32, block: u64, thread: &Thread) -> bool {
+fn is_saved_thread(number: i32, block: u64, thread: &SavedThread) -> bool {
     block == thread.block && (thread.is_main() || number == thread.number.get())
 }
 
 /// True if this thread is the restoring thread, or takes the place of it.
 ///
 /// Only one thread can have this control block.
-fn is_own(thread: &Thread) -> bool {
+fn is_restoring(thread: &SavedThread) -> bool {
     mpi_lock::current_block() as u64 == thread.block
 }
 
 /// Makes the restoring thread leave the runtime.
-extern "C" fn depart() -> ! {
+extern "C" fn leave_runtime() -> ! {
     let rt = DOOR.get();
     mask(Some(u64::MAX));
     // SAFETY: gettid(2).
@@ -62,10 +62,13 @@ extern "C" fn depart() -> ! {
         .and_then(|threads| threads.slot_for(number));
     drop(threads);
     let Some(slot) = found else {
-        crate::system_calls::print_message(format_args!("{}", Deaf::Many(slot::SLOTS)));
+        crate::system_calls::print_message(format_args!(
+            "{}",
+            StopError::TooManyThreads(slot::MAX_THREADS)
+        ));
         crate::system_calls::kill_self()
     };
-    let frame = rt.own_frame.get();
+    let frame = rt.restoring_frame.get();
     slot.frame.store(frame as usize, Ordering::Relaxed);
     slot.block
         .store(mpi_lock::current_block(), Ordering::Relaxed);
@@ -74,9 +77,9 @@ extern "C" fn depart() -> ! {
     unsafe { slot::leave_by(slot, slot.stack()) }
 }
 
-fn end(slot: &Slot) {
+fn end_thread(slot: &Slot) {
     slot.exists.store(1, Ordering::SeqCst);
-    slot.order(END);
+    slot.send_command(END);
     while slot.exists.load(Ordering::SeqCst) != 0 {
         // The kernel's wake-up is not process-private (FUTEX_PRIVATE_FLAG).
         let arguments = [
@@ -94,7 +97,7 @@ fn end(slot: &Slot) {
     slot.state.store(FREE, Ordering::SeqCst);
 }
 
-impl Saved {
+impl ThreadsAtCut {
     /// Ends the threads that are not in the image.
     ///
     /// Also removes the other threads from ld.so's lists. Called before any state is restored,
@@ -107,18 +110,22 @@ impl Saved {
         let is_surplus = |slot: &&Slot| {
             let is_main = slot.block.load(Ordering::Relaxed) as u64 == tls::control_block();
             let mut saved = self.threads.iter().chain(&self.caller);
-            !is_main && !saved.any(|thread| is_that(slot, thread))
+            !is_main && !saved.any(|thread| is_slot_of(slot, thread))
         };
         let surplus: Vec<_> = threads.parked().filter(is_surplus).collect();
-        surplus.into_iter().for_each(end);
+        surplus.into_iter().for_each(end_thread);
         if mpi_lock::is_foreign() {
             // SAFETY: this thread's area, which may be unmapped during the load.
-            unsafe { slot::unregister(mpi_lock::current_block()) };
+            unsafe { slot::unregister_rseq(mpi_lock::current_block()) };
         }
         // SAFETY: all threads are stopped.
-        match unsafe { threads.places.replace(&super::lists::Saved::default()) } {
+        match unsafe {
+            threads
+                .places
+                .replace(&super::stack_lists::StackLists::default())
+        } {
             true => Ok(()),
-            false => Err(UserError::Deaf(Deaf::Loader)),
+            false => Err(UserError::ThreadsNotStopped(StopError::Loader)),
         }
     }
 
@@ -128,7 +135,7 @@ impl Saved {
     pub fn make(
         &self,
         rt: &Runtime,
-        caller: &Caller<'_>,
+        caller: &CutCaller<'_>,
         main: ThreadNumber,
         uses_tiles: bool,
     ) -> Result<Vec<(ThreadNumber, ThreadNumber)>, UserError> {
@@ -139,7 +146,7 @@ impl Saved {
             mpi_lock::record_other_threads();
         }
         if self.is_shared && !mpi_lock::is_shared() {
-            super::tell_numbers();
+            super::publish_number_offset();
             mpi_lock::share();
         }
         let mut changed = vec![(main, ThreadNumber::main())];
@@ -149,33 +156,33 @@ impl Saved {
         };
         // SAFETY: all threads are stopped, and their memory is that of the image.
         if !unsafe { threads.places.replace(&self.lists) } {
-            return Err(UserError::Deaf(Deaf::Loader));
+            return Err(UserError::ThreadsNotStopped(StopError::Loader));
         }
         let now = match self.threads[..] {
             [] => Vec::new(),
-            _ => vectors::generations().ok_or(UserError::Vectors)?,
+            _ => dtv_generations::generations().ok_or(UserError::ThreadDataUnknown)?,
         };
         let all = self.all(rt, caller, main)?;
-        let quiet = Quiet::begin();
+        let quiet = BlockedSignals::begin();
         for thread in &all {
             let [block, known] = [thread.block, thread.generation];
             let is_told = thread.is_main()
                 // SAFETY: the thread's memory is restored, and the thread is stopped or not created
                 // yet.
-                || unsafe { vectors::tell(block, known, &self.libraries, &now) };
+                || unsafe { dtv_generations::set_generation(block, known, &self.libraries, &now) };
             if !is_told {
-                return Err(UserError::Vectors);
+                return Err(UserError::ThreadDataUnknown);
             }
-            let number = if is_own(thread) {
-                rt.own_frame.set(thread.frame);
-                threads.places.tell_number(thread.block)
-            } else if let Some(slot) = threads.parked().find(|slot| is_that(slot, thread)) {
+            let number = if is_restoring(thread) {
+                rt.restoring_frame.set(thread.frame);
+                threads.places.write_number(thread.block)
+            } else if let Some(slot) = threads.parked().find(|slot| is_slot_of(slot, thread)) {
                 slot.frame.store(thread.frame as usize, Ordering::SeqCst);
                 ThreadNumber::of(slot.number.load(Ordering::Relaxed))
             } else {
-                let slot = threads
-                    .slot_for(0)
-                    .ok_or(UserError::Deaf(Deaf::Many(slot::SLOTS)))?;
+                let slot = threads.slot_for(0).ok_or(UserError::ThreadsNotStopped(
+                    StopError::TooManyThreads(slot::MAX_THREADS),
+                ))?;
                 slot.uses_tiles
                     .store(u32::from(uses_tiles), Ordering::Relaxed);
                 let number = threads.make(slot, thread)?;
@@ -195,7 +202,7 @@ impl Saved {
     ///
     /// In this case it executes the call itself. Otherwise it resumes from a frame like all other
     /// threads.
-    pub fn is_mains(&self) -> bool {
+    pub fn is_restored_by_main(&self) -> bool {
         self.caller.is_none() && !mpi_lock::is_foreign()
     }
 
@@ -203,28 +210,31 @@ impl Saved {
     fn all(
         &self,
         rt: &Runtime,
-        caller: &Caller<'_>,
+        caller: &CutCaller<'_>,
         main: ThreadNumber,
-    ) -> Result<Vec<Thread>, UserError> {
+    ) -> Result<Vec<SavedThread>, UserError> {
         let mut all = self.threads.clone();
-        if self.is_mains() {
+        if self.is_restored_by_main() {
             arch::cancel_departure();
             return Ok(all);
         }
-        rt.own_frame.set(0);
-        arch::depart_by(depart);
-        let thread = self.caller.clone().unwrap_or_else(|| Thread::main(main));
+        rt.restoring_frame.set(0);
+        arch::depart_by(leave_runtime);
+        let thread = self
+            .caller
+            .clone()
+            .unwrap_or_else(|| SavedThread::main(main));
         // SAFETY: the memory is that of the image.
-        let frame = unsafe { caller.write() }.ok_or(UserError::Vectors)?;
-        all.push(Thread { frame, ..thread });
+        let frame = unsafe { caller.write() }.ok_or(UserError::ThreadDataUnknown)?;
+        all.push(SavedThread { frame, ..thread });
         Ok(all)
     }
 }
 
-impl Thread {
+impl SavedThread {
     /// The main thread without a frame; it is never created.
-    fn main(number: ThreadNumber) -> Thread {
-        Thread {
+    fn main(number: ThreadNumber) -> SavedThread {
+        SavedThread {
             number,
             block: tls::control_block(),
             gs: 0,
@@ -238,7 +248,7 @@ impl Thread {
 }
 
 impl super::Threads {
-    fn make(&self, slot: &Slot, thread: &Thread) -> Result<ThreadNumber, UserError> {
+    fn make(&self, slot: &Slot, thread: &SavedThread) -> Result<ThreadNumber, UserError> {
         slot.block.store(thread.block as usize, Ordering::Relaxed);
         slot.gs.store(thread.gs as usize, Ordering::Relaxed);
         slot.frame.store(thread.frame as usize, Ordering::Relaxed);
@@ -249,7 +259,7 @@ impl super::Threads {
         let block = thread.block as usize;
         let words = [self.places.number, self.places.exit_word].map(|offset| block + offset);
         // SAFETY: signals are blocked, the slot is free, and the thread's memory is restored.
-        let number = unsafe { slot::make_thread(slot, slot.stack(), words[0], words[1], block) };
+        let number = unsafe { slot::create_thread(slot, slot.stack(), words[0], words[1], block) };
         if number < 0 {
             return Err(UserError::NoThread(std::io::Error::from_raw_os_error(
                 -number as i32,

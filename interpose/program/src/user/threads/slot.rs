@@ -19,10 +19,10 @@ use understudy_abi::control_block;
 use understudy_image::PAGE_SIZE;
 
 /// Maximum number of threads that can be stopped.
-pub const SLOTS: usize = 1024;
-const STACK: usize = 32 << 10;
+pub const MAX_THREADS: usize = 1024;
+const STACK_BYTES: usize = 32 << 10;
 
-/// Values of `state`.
+/// Values of `program_state`.
 pub const FREE: u32 = 0;
 pub const SENT: u32 = 1;
 pub const PARKED: u32 = 2;
@@ -30,9 +30,9 @@ pub const PARKED: u32 = 2;
 /// Values of `command`.
 pub const STAY: u32 = 0;
 /// Resume; no memory has been loaded.
-pub const GO_ON: u32 = 1;
+pub const RESUME: u32 = 1;
 /// Resume; memory has been loaded, and `frame` is the saved one.
-pub const GO_BACK: u32 = 2;
+pub const RESUME_FROM_IMAGE: u32 = 2;
 pub const END: u32 = 3;
 
 /// Thread, and its state while it is stopped.
@@ -66,12 +66,12 @@ pub struct Slot {
 /// Offset of the area for restartable sequences from the control block.
 ///
 /// Zero if the area is not used. (`__rseq_offset` of glibc.)
-static SEQUENCES: AtomicUsize = AtomicUsize::new(0);
+static RSEQ_OFFSET: AtomicUsize = AtomicUsize::new(0);
 /// Size with which glibc registers that area.
 ///
 /// The signature below is glibc's, too (sysdeps/unix/sysv/linux/x86/bits/rseq.h).
-const AREA: usize = 32;
-const SIGNATURE: usize = 0x5305_3053;
+const RSEQ_BYTES: usize = 32;
+const RSEQ_SIGNATURE: usize = 0x5305_3053;
 /// Lowest processor number of an area that is not registered.
 const UNREGISTERED: u32 = -2i32 as u32;
 
@@ -85,7 +85,7 @@ pub const RIP: usize = REGISTERS + 8 * libc::REG_RIP as usize;
 pub const SYSCALL: [u8; 2] = [0x0f, 0x05];
 
 /// Creates the slots, which live as long as the process.
-pub fn make() -> &'static [Slot] {
+pub fn create_slots() -> &'static [Slot] {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: new memory; all zeros are valid slots. The caller's stack is in the reserved range,
     // so the new mappings are placed there as well.
@@ -100,19 +100,24 @@ pub fn make() -> &'static [Slot] {
                 0,
             )
         };
-        (map(SLOTS * size_of::<Slot>()), map(SLOTS * STACK))
+        (
+            map(MAX_THREADS * size_of::<Slot>()),
+            map(MAX_THREADS * STACK_BYTES),
+        )
     };
     assert!(
         slots != libc::MAP_FAILED && stacks != libc::MAP_FAILED,
         "no memory for threads"
     );
     // SAFETY: the new memory for the slots.
-    let slots = unsafe { std::slice::from_raw_parts(slots.cast::<Slot>(), SLOTS) };
+    let slots = unsafe { std::slice::from_raw_parts(slots.cast::<Slot>(), MAX_THREADS) };
     for (index, slot) in slots.iter().enumerate() {
-        slot.stack
-            .store(stacks as usize + (index + 1) * STACK, Ordering::Relaxed);
+        slot.stack.store(
+            stacks as usize + (index + 1) * STACK_BYTES,
+            Ordering::Relaxed,
+        );
     }
-    SEQUENCES.store(sequences(), Ordering::Relaxed);
+    RSEQ_OFFSET.store(rseq_offset(), Ordering::Relaxed);
     // SAFETY: the preload library's word.
     unsafe {
         process_info::info()
@@ -126,7 +131,7 @@ pub fn make() -> &'static [Slot] {
 /// Returns the offset of the area for restartable sequences, for all threads.
 ///
 /// The offset is derived from the main thread, if its area is registered.
-fn sequences() -> usize {
+fn rseq_offset() -> usize {
     let offset = crate::system_calls::symbol(c"__rseq_offset").cast::<isize>();
     let size = crate::system_calls::symbol(c"__rseq_size").cast::<u32>();
     if offset.is_null() || size.is_null() {
@@ -146,7 +151,7 @@ fn sequences() -> usize {
 
 /// Frame from which a thread resumes.
 #[repr(C)]
-struct Way {
+struct ResumePoint {
     frame: usize,
     continues: usize,
 }
@@ -167,9 +172,9 @@ fn is_timed(call: usize, frame: usize) -> bool {
 /// Parks the calling thread until it receives a command; returns the frame to resume from.
 ///
 /// The preload library's handler calls this on the slot's stack, with all signals blocked.
-unsafe extern "C" fn park(slot: &Slot, frame: usize) -> Way {
+unsafe extern "C" fn park(slot: &Slot, frame: usize) -> ResumePoint {
     // SAFETY: the kernel's frame of this thread.
-    let way = unsafe { look(slot, frame) };
+    let way = unsafe { find_resume_point(slot, frame) };
     slot.frame.store(way.frame, Ordering::Relaxed);
     slot.continues
         .store(way.continues as u32, Ordering::Relaxed);
@@ -184,8 +189,8 @@ unsafe extern "C" fn park(slot: &Slot, frame: usize) -> Way {
     }
     slot.block.store(block, Ordering::Relaxed);
     slot.gs.store(gs, Ordering::Relaxed);
-    let command = stay(slot);
-    let mut way = Way {
+    let command = wait_for_command(slot);
+    let mut way = ResumePoint {
         frame: slot.frame.load(Ordering::Relaxed),
         continues: slot.continues.load(Ordering::Relaxed) as usize,
     };
@@ -193,17 +198,17 @@ unsafe extern "C" fn park(slot: &Slot, frame: usize) -> Way {
         // SAFETY: the control block of this thread.
         unsafe { end(slot, block) }
     }
-    if command == GO_BACK {
+    if command == RESUME_FROM_IMAGE {
         way.continues = 0;
         // SAFETY: the control block of this thread.
-        unsafe { register_again(block) };
+        unsafe { reregister_rseq(block) };
     }
     slot.state.store(FREE, Ordering::SeqCst);
     way
 }
 
 /// Waits for a command, and returns it.
-fn stay(slot: &Slot) -> u32 {
+fn wait_for_command(slot: &Slot) -> u32 {
     slot.state.store(PARKED, Ordering::SeqCst);
     raw_syscall::futex_wake(&slot.state);
     loop {
@@ -220,7 +225,7 @@ fn stay(slot: &Slot) -> u32 {
 ///
 /// # Safety
 /// The frame must be the kernel's.
-unsafe fn look(slot: &Slot, frame: usize) -> Way {
+unsafe fn find_resume_point(slot: &Slot, frame: usize) -> ResumePoint {
     let code = &process_info::info().stop;
     // SAFETY: words of frames, and the program's code before its program counter.
     unsafe {
@@ -228,7 +233,7 @@ unsafe fn look(slot: &Slot, frame: usize) -> Way {
         if (code.restart..code.end).contains(&pc) {
             // The thread was being resumed: its previous frame counts, to which the stack pointer
             // leads.
-            let mut way = Way {
+            let mut way = ResumePoint {
                 frame: sp,
                 continues: 0,
             };
@@ -248,7 +253,7 @@ unsafe fn look(slot: &Slot, frame: usize) -> Way {
         }
         let interrupted = result as isize == -libc::EINTR as isize
             && (pc as *const [u8; 2]).sub(1).read_unaligned() == SYSCALL;
-        let mut way = Way {
+        let mut way = ResumePoint {
             frame,
             continues: 0,
         };
@@ -288,12 +293,12 @@ unsafe fn interrupted_call(slot: &Slot, pc: usize, sp: usize) -> Option<usize> {
 ///
 /// # Safety
 /// `block` must be the caller's control block.
-unsafe fn register_again(block: usize) {
+unsafe fn reregister_rseq(block: usize) {
     // SAFETY: rseq(2) of this thread; the word after the processor numbers is the current sequence.
     unsafe {
-        if let Some(area) = unregister(block) {
+        if let Some(area) = unregister_rseq(block) {
             word(area + 8).write(0);
-            raw_syscall::syscall(libc::SYS_rseq, [area, AREA, 0, SIGNATURE, 0, 0]);
+            raw_syscall::syscall(libc::SYS_rseq, [area, RSEQ_BYTES, 0, RSEQ_SIGNATURE, 0, 0]);
         }
     }
 }
@@ -301,13 +306,18 @@ unsafe fn register_again(block: usize) {
 /// Unregisters the area. Does nothing and returns `None` if the area was never used.
 ///
 /// # Safety
-/// As [`register_again`].
-pub unsafe fn unregister(block: usize) -> Option<usize> {
+/// As [`reregister_rseq`].
+pub unsafe fn unregister_rseq(block: usize) -> Option<usize> {
     const UNREGISTER: usize = 1;
-    let offset = SEQUENCES.load(Ordering::Relaxed);
+    let offset = RSEQ_OFFSET.load(Ordering::Relaxed);
     let area = (offset != 0).then(|| block.wrapping_add(offset))?;
     // SAFETY: rseq(2) of this thread.
-    unsafe { raw_syscall::syscall(libc::SYS_rseq, [area, AREA, UNREGISTER, SIGNATURE, 0, 0]) };
+    unsafe {
+        raw_syscall::syscall(
+            libc::SYS_rseq,
+            [area, RSEQ_BYTES, UNREGISTER, RSEQ_SIGNATURE, 0, 0],
+        )
+    };
     Some(area)
 }
 
@@ -321,7 +331,7 @@ unsafe fn end(slot: &Slot, block: usize) -> ! {
             libc::SYS_set_tid_address,
             [slot.exists.as_ptr() as usize, 0, 0, 0, 0, 0],
         );
-        unregister(block);
+        unregister_rseq(block);
         loop {
             raw_syscall::syscall(libc::SYS_exit, [0; 6]);
         }
@@ -338,7 +348,7 @@ unsafe fn end(slot: &Slot, block: usize) -> ! {
 /// # Safety
 /// All signals must be blocked; the slot must be free.
 #[unsafe(naked)]
-pub unsafe extern "C" fn make_thread(
+pub unsafe extern "C" fn create_thread(
     slot: &Slot,
     stack: usize,
     number: usize,
@@ -361,12 +371,12 @@ pub unsafe extern "C" fn make_thread(
         flags = const libc::CLONE_VM | libc::CLONE_FS | libc::CLONE_FILES | libc::CLONE_SYSVSEM
             | libc::CLONE_SIGHAND | libc::CLONE_THREAD | libc::CLONE_SETTLS
             | libc::CLONE_PARENT_SETTID | libc::CLONE_CHILD_CLEARTID,
-        begin = sym begin,
+        begin = sym run_created_thread,
     )
 }
 
-/// Body of a thread that [`make_thread`] has created.
-unsafe extern "C" fn begin(slot: &Slot) -> ! {
+/// Body of a thread that [`create_thread`] has created.
+unsafe extern "C" fn run_created_thread(slot: &Slot) -> ! {
     const ARCH_SET_GS: usize = 0x1001;
     // SAFETY: system calls on this thread, with saved values.
     unsafe {
@@ -382,11 +392,11 @@ unsafe extern "C" fn begin(slot: &Slot) -> ! {
             raw_syscall::syscall(libc::SYS_arch_prctl, [ARCH_SET_GS, gs, 0, 0, 0, 0]);
         }
         let block = slot.block.load(Ordering::Relaxed);
-        let command = stay(slot);
+        let command = wait_for_command(slot);
         if command == END {
             end(slot, block)
         }
-        register_again(block);
+        reregister_rseq(block);
         let frame = slot.frame.load(Ordering::Relaxed);
         slot.state.store(FREE, Ordering::SeqCst);
         return_to(frame)
@@ -425,7 +435,7 @@ unsafe extern "C" fn leave(slot: &Slot) -> ! {
     unsafe {
         if frame != 0 {
             mpi_lock::set_thread(block);
-            register_again(block);
+            reregister_rseq(block);
             slot.state.store(FREE, Ordering::SeqCst);
         }
         mpi_lock::release_lock();
@@ -472,7 +482,7 @@ impl Slot {
     }
 
     /// Sends a command to the thread that is parked in this slot.
-    pub fn order(&self, command: u32) {
+    pub fn send_command(&self, command: u32) {
         self.command.store(command, Ordering::SeqCst);
         raw_syscall::futex_wake(&self.command);
     }

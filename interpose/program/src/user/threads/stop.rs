@@ -1,9 +1,9 @@
 //! Stopping of the program's threads: either all threads are stopped, or none.
 #![allow(unsafe_code)]
 
-use super::deaf::Deaf;
-use super::lists::Places;
-use super::slot::{self, FREE, GO_ON, PARKED, SENT, SLOTS, STAY, Slot};
+use super::slot::{self, FREE, MAX_THREADS, PARKED, RESUME, SENT, STAY, Slot};
+use super::stack_lists::ListOffsets;
+use super::stop_error::StopError;
 use crate::arch::raw_syscall;
 use crate::process_info;
 use crate::user::signals::action::{Action, action};
@@ -15,37 +15,37 @@ use understudy_catalogue::message;
 
 /// Threads of this process.
 pub struct Threads {
-    pub places: Places,
+    pub places: ListOffsets,
     pub slots: &'static [Slot],
     /// Number of stops so far.
     round: u32,
-    pub are_still: bool,
+    pub are_stopped: bool,
     /// Consecutive failed stops.
-    failures: Option<Failures>,
+    failures: Option<FailedStops>,
 }
 
 /// Failed stops, which are retried at increasing intervals.
 ///
 /// An attempt slows down the program if a thread does not react.
-struct Failures {
+struct FailedStops {
     since: Instant,
     /// Time before which no attempt is made.
     until: Instant,
     pause: Duration,
-    is_told: bool,
+    has_warned: bool,
 }
 
 /// Time without a cut after which the user is warned.
-const LONG: Duration = Duration::from_secs(2);
+const WARNING_DELAY: Duration = Duration::from_secs(2);
 const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(1));
 
 /// Guard for the installed signal handler.
-struct Handler {
+struct InstalledHandler {
     before: Action,
 }
 
-impl Handler {
-    fn install() -> Handler {
+impl InstalledHandler {
+    fn install() -> InstalledHandler {
         const SA_RESTORER: u64 = 0x0400_0000;
         let flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
         let code = &process_info::info().stop;
@@ -58,11 +58,11 @@ impl Handler {
         let before = action(i64::from(STOP_SIGNAL), Some(&ours));
         // SAFETY: the preload library's word.
         unsafe { code.others.write(before[0] as usize) };
-        Handler { before }
+        InstalledHandler { before }
     }
 }
 
-impl Drop for Handler {
+impl Drop for InstalledHandler {
     fn drop(&mut self) {
         action(i64::from(STOP_SIGNAL), Some(&self.before));
     }
@@ -124,22 +124,22 @@ fn send(slot: &Slot, number: i32) -> bool {
 }
 
 /// Interval between two polls, in nanoseconds.
-const POLL_INTERVAL: i64 = 200_000;
+const POLL_INTERVAL_NS: i64 = 200_000;
 
 /// Result of one poll.
-enum Look {
-    Still,
+enum PollResult {
+    AllStopped,
     /// This thread is not parked yet.
     Moving(i32),
 }
 
 impl Threads {
-    pub fn new(places: Places) -> Threads {
+    pub fn new(places: ListOffsets) -> Threads {
         Threads {
             places,
-            slots: slot::make(),
+            slots: slot::create_slots(),
             round: 0,
-            are_still: false,
+            are_stopped: false,
             failures: None,
         }
     }
@@ -159,16 +159,16 @@ impl Threads {
         };
         log::debug!("the cut is put off: {deaf}");
         let now = Instant::now();
-        let failures = self.failures.get_or_insert(Failures {
+        let failures = self.failures.get_or_insert(FailedStops {
             since: now,
             until: now,
             pause: PAUSES.0,
-            is_told: false,
+            has_warned: false,
         });
         failures.until = now + failures.pause;
         failures.pause = (failures.pause * 2).min(PAUSES.1);
-        if !failures.is_told && now - failures.since > LONG {
-            failures.is_told = true;
+        if !failures.has_warned && now - failures.since > WARNING_DELAY {
+            failures.has_warned = true;
             crate::system_calls::print_message(message::threads_not_stopped(deaf));
         }
         false
@@ -210,34 +210,36 @@ impl Threads {
     }
 
     /// Stops all threads within `timeout`; on failure no thread stays stopped.
-    pub fn stop(&mut self, timeout: Duration) -> Result<(), Deaf> {
-        if self.are_still {
+    pub fn stop(&mut self, timeout: Duration) -> Result<(), StopError> {
+        if self.are_stopped {
             return Ok(());
         }
         self.round += 1;
-        let listed = self.places.threads().ok_or(Deaf::Loader)?;
+        let listed = self.places.threads().ok_or(StopError::Loader)?;
         if listed
             .iter()
             .all(|thread| thread.is_runtimes() || thread.number <= 0)
         {
-            self.are_still = true;
+            self.are_stopped = true;
             return Ok(());
         }
-        let handler = Handler::install();
+        let handler = InstalledHandler::install();
         let begin = Instant::now();
         let result = loop {
-            match self.look() {
-                Ok(Look::Still) if self.places.is_locked() => break Err(Deaf::Loader),
-                Ok(Look::Still) => break Ok(()),
-                Ok(Look::Moving(number)) if begin.elapsed() > timeout => {
-                    break Err(Deaf::Thread(number));
+            match self.signal_and_poll() {
+                Ok(PollResult::AllStopped) if self.places.is_locked() => {
+                    break Err(StopError::Loader);
                 }
-                Ok(Look::Moving(_)) => {}
+                Ok(PollResult::AllStopped) => break Ok(()),
+                Ok(PollResult::Moving(number)) if begin.elapsed() > timeout => {
+                    break Err(StopError::Thread(number));
+                }
+                Ok(PollResult::Moving(_)) => {}
                 Err(deaf) => break Err(deaf),
             }
         };
         match result {
-            Ok(()) => self.are_still = true,
+            Ok(()) => self.are_stopped = true,
             Err(_) => self.release_late(handler),
         }
         result
@@ -247,11 +249,11 @@ impl Threads {
     ///
     /// Threads that have not reacted yet find the command to resume. The handler stays installed
     /// until then.
-    fn release_late(&self, handler: Handler) {
+    fn release_late(&self, handler: InstalledHandler) {
         let of_round = |slot: &&Slot| slot.round.load(Ordering::Relaxed) == self.round;
         for slot in self.slots.iter().filter(of_round) {
             if slot.state.load(Ordering::SeqCst) != FREE {
-                slot.order(GO_ON);
+                slot.send_command(RESUME);
             }
         }
         let is_late = |slot: &Slot| {
@@ -265,8 +267,8 @@ impl Threads {
     /// Sends the signal to threads that have not received it.
     ///
     /// Then waits for one thread that has received it.
-    fn look(&self) -> Result<Look, Deaf> {
-        let listed = self.places.threads().ok_or(Deaf::Loader)?;
+    fn signal_and_poll(&self) -> Result<PollResult, StopError> {
+        let listed = self.places.threads().ok_or(StopError::Loader)?;
         let (mut moving, mut waited_for) = (None, None);
         for number in tasks() {
             let mut known = listed.iter().filter(|thread| thread.number == number);
@@ -279,7 +281,9 @@ impl Threads {
                     continue;
                 }
             }
-            let slot = self.slot_for(number).ok_or(Deaf::Many(SLOTS))?;
+            let slot = self
+                .slot_for(number)
+                .ok_or(StopError::TooManyThreads(MAX_THREADS))?;
             let is_asked = slot.round.load(Ordering::Relaxed) == self.round;
             match slot.state.load(Ordering::SeqCst) {
                 PARKED if is_asked => continue,
@@ -298,17 +302,17 @@ impl Threads {
             (moving, waited_for) = (Some(number), Some(slot));
         }
         match waited_for {
-            Some(slot) => raw_syscall::futex_wait(&slot.state, SENT, POLL_INTERVAL),
+            Some(slot) => raw_syscall::futex_wait(&slot.state, SENT, POLL_INTERVAL_NS),
             None if moving.is_some() => std::thread::yield_now(),
             None => {}
         }
-        Ok(moving.map_or(Look::Still, Look::Moving))
+        Ok(moving.map_or(PollResult::AllStopped, PollResult::Moving))
     }
 
-    /// Resumes all threads: `GO_ON` if no memory has been loaded, `GO_BACK` if it has.
+    /// Resumes all threads: `RESUME` if no memory has been loaded, `RESUME_FROM_IMAGE` if it has.
     pub fn release(&mut self, command: u32) {
-        if std::mem::take(&mut self.are_still) {
-            self.parked().for_each(|slot| slot.order(command));
+        if std::mem::take(&mut self.are_stopped) {
+            self.parked().for_each(|slot| slot.send_command(command));
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::runtime_state::StateCell;
 use crate::user::UserError;
-use crate::user::thread_number::{Change, ThreadNumber};
+use crate::user::thread_number::{ThreadNumber, ThreadNumberChange};
 use std::cell::Cell;
 use std::io;
 use understudy_formats::proc_file::ProcFile;
@@ -30,31 +30,31 @@ impl Timers {
 }
 
 /// Interval and remaining time of `struct itimerspec`, in seconds and nanoseconds.
-pub type Time = [i64; 4];
+pub type TimerTimes = [i64; 4];
 
 /// Properties of a timer that never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-pub struct Kind {
+pub struct TimerKind {
     pub number: i32,
     pub signal: i32,
     /// `sigev_value`
     value: u64,
-    pub notice: Notice,
+    pub notice: Notification,
     clock: i32,
 }
 
 /// `sigev_notify`
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-pub enum Notice {
+pub enum Notification {
     Process,
     Thread(ThreadNumber),
-    Nobody,
+    Disabled,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Timer {
-    pub kind: Kind,
-    time: Time,
+    pub kind: TimerKind,
+    time: TimerTimes,
 }
 
 /// Signal that glibc's helper thread waits for.
@@ -70,23 +70,23 @@ fn failed(number: i32, action: &str) -> UserError {
 /// Parses the kernel's list, which has four lines for each timer.
 ///
 /// `None` if the format is unknown.
-fn parse(list: &str) -> Option<Vec<Kind>> {
+fn parse(list: &str) -> Option<Vec<TimerKind>> {
     let lines: Vec<&str> = list.lines().collect();
     lines.chunks(4).map(parse_timer).collect()
 }
 
-fn parse_timer(lines: &[&str]) -> Option<Kind> {
+fn parse_timer(lines: &[&str]) -> Option<TimerKind> {
     let field = |at: usize, name: &str| lines.get(at)?.strip_prefix(name)?.strip_prefix(": ");
     let (signal, value) = field(1, "signal")?.split_once('/')?;
     let (how, who) = field(2, "notify")?.split_once('/')?;
     let notice = match (how, who.strip_prefix("tid.")) {
-        ("none", _) => Notice::Nobody,
-        ("signal", None) => Notice::Process,
+        ("none", _) => Notification::Disabled,
+        ("signal", None) => Notification::Process,
         // Zero if the thread has ended.
-        ("signal", Some(thread)) => Notice::Thread(ThreadNumber::of(thread.parse().ok()?)),
+        ("signal", Some(thread)) => Notification::Thread(ThreadNumber::of(thread.parse().ok()?)),
         _ => return None,
     };
-    Some(Kind {
+    Some(TimerKind {
         number: field(0, "ID")?.parse().ok()?,
         signal: signal.parse().ok()?,
         value: u64::from_str_radix(value, 16).ok()?,
@@ -98,7 +98,7 @@ fn parse_timer(lines: &[&str]) -> Option<Kind> {
 /// Returns the program's timers.
 ///
 /// Empty if the kernel keeps no list (without CONFIG_CHECKPOINT_RESTORE).
-pub fn list() -> Vec<Kind> {
+pub fn list() -> Vec<TimerKind> {
     static TIMERS: ProcFile = ProcFile::new("/proc/self/timers");
     let text = TIMERS.read().unwrap_or_default();
     let mut timers = parse(&text).unwrap_or_default();
@@ -116,17 +116,17 @@ pub fn signals() -> u64 {
 }
 
 /// Returns glibc's helper thread for timers that start threads, which receives [`SIGTIMER`].
-pub fn signalled(timers: &[Kind]) -> Option<ThreadNumber> {
+pub fn signalled(timers: &[TimerKind]) -> Option<ThreadNumber> {
     timers.iter().find_map(|kind| match kind.notice {
-        Notice::Thread(thread) if kind.signal == SIGTIMER => Some(thread),
+        Notification::Thread(thread) if kind.signal == SIGTIMER => Some(thread),
         _ => None,
     })
 }
 
 /// Returns all timers with their remaining times.
 pub fn read_all() -> Vec<Timer> {
-    let time = |kind: &Kind| {
-        let mut time: Time = [0; 4];
+    let time = |kind: &TimerKind| {
+        let mut time: TimerTimes = [0; 4];
         // SAFETY: timer_gettime(2) writes a structure of this size.
         unsafe { libc::syscall(libc::SYS_timer_gettime, kind.number, time.as_mut_ptr()) };
         time
@@ -142,14 +142,13 @@ pub fn read_all() -> Vec<Timer> {
 ///
 /// No thread has received their signals yet.
 pub fn set_expired(timers: &mut [Timer], stopped: &[Timer]) {
-    let was_running = |kind: Kind| {
+    let was_running = |kind: TimerKind| {
         stopped
             .iter()
             .any(|timer| timer.kind == kind && !timer.has_expired())
     };
     for timer in timers {
-        let is_threads =
-            matches!(timer.kind.notice, Notice::Thread(thread) if thread != ThreadNumber::main());
+        let is_threads = matches!(timer.kind.notice, Notification::Thread(thread) if thread != ThreadNumber::main());
         if is_threads && timer.has_expired() && was_running(timer.kind) {
             timer.time[3] = 1;
         }
@@ -157,7 +156,7 @@ pub fn set_expired(timers: &mut [Timer], stopped: &[Timer]) {
 }
 
 /// Returns the current number of a thread of the image.
-pub fn number_now(thread: ThreadNumber, changed: &[Change]) -> Option<ThreadNumber> {
+pub fn number_now(thread: ThreadNumber, changed: &[ThreadNumberChange]) -> Option<ThreadNumber> {
     changed
         .iter()
         .find(|(then, _)| *then == thread)
@@ -171,8 +170,8 @@ impl Timer {
     }
 
     /// Returns the timer with the thread number of this process.
-    fn translated(self, changed: &[Change]) -> Result<Timer, UserError> {
-        let Notice::Thread(thread) = self.kind.notice else {
+    fn translated(self, changed: &[ThreadNumberChange]) -> Result<Timer, UserError> {
+        let Notification::Thread(thread) = self.kind.notice else {
             return Ok(self);
         };
         let Some(thread) = number_now(thread, changed) else {
@@ -181,8 +180,8 @@ impl Timer {
                 "timer {number} cannot be made again: its thread has ended"
             )));
         };
-        let kind = Kind {
-            notice: Notice::Thread(thread),
+        let kind = TimerKind {
+            notice: Notification::Thread(thread),
             ..self.kind
         };
         Ok(Timer { kind, ..self })
@@ -197,7 +196,7 @@ pub fn stop() {
 }
 
 /// Sets a timer; false if that is not possible.
-fn set(kind: &Kind, time: &Time) -> bool {
+fn set(kind: &TimerKind, time: &TimerTimes) -> bool {
     let old = std::ptr::null::<u8>();
     // SAFETY: timer_settime(2) of a timer of the program, with a valid value.
     unsafe { libc::syscall(libc::SYS_timer_settime, kind.number, 0, time.as_ptr(), old) == 0 }
@@ -207,11 +206,11 @@ fn set(kind: &Kind, time: &Time) -> bool {
 ///
 /// # Errors
 /// Fails if a timer cannot be created or set.
-pub fn restore_all(saved: &[Timer], changed: &[Change]) -> Result<(), UserError> {
+pub fn restore_all(saved: &[Timer], changed: &[ThreadNumberChange]) -> Result<(), UserError> {
     let exist = list();
     let timers = saved.iter().map(|timer| timer.translated(changed));
     let timers = timers.collect::<Result<Vec<Timer>, UserError>>()?;
-    let is_saved = |kind: &Kind| timers.iter().any(|timer| timer.kind == *kind);
+    let is_saved = |kind: &TimerKind| timers.iter().any(|timer| timer.kind == *kind);
     exist
         .iter()
         .filter(|kind| !is_saved(kind))
@@ -235,7 +234,7 @@ fn delete(number: i32) {
 /// Creates a timer with a given number.
 ///
 /// Requests the number (Linux 6.15), or creates timers until their numbers have reached it.
-fn create(kind: &Kind) -> Result<(), UserError> {
+fn create(kind: &TimerKind) -> Result<(), UserError> {
     const PR_TIMER_CREATE_RESTORE_IDS: i32 = 77;
     let ask = |on: u64| {
         // SAFETY: prctl(2) that selects if timer_create(2) reads the requested number from its
@@ -262,15 +261,15 @@ fn create(kind: &Kind) -> Result<(), UserError> {
     }
 }
 
-fn create_any(kind: &Kind, wish: i32) -> Result<i32, UserError> {
+fn create_any(kind: &TimerKind, wish: i32) -> Result<i32, UserError> {
     // SAFETY: a structure of numbers and pointers, for which zeros are valid.
     let mut event: libc::sigevent = unsafe { std::mem::zeroed() };
     event.sigev_signo = kind.signal;
     event.sigev_value.sival_ptr = kind.value as *mut libc::c_void;
     event.sigev_notify = match kind.notice {
-        Notice::Process => libc::SIGEV_SIGNAL,
-        Notice::Nobody => libc::SIGEV_NONE,
-        Notice::Thread(thread) => {
+        Notification::Process => libc::SIGEV_SIGNAL,
+        Notification::Disabled => libc::SIGEV_NONE,
+        Notification::Thread(thread) => {
             event.sigev_notify_thread_id = thread.get();
             libc::SIGEV_THREAD_ID
         }
@@ -302,9 +301,12 @@ mod tests {
     #[test]
     fn the_kernels_list_is_understood() {
         let timers = parse(LIST).expect("it is one");
-        let notices: Vec<Notice> = timers.iter().map(|timer| timer.notice).collect();
-        let [main, other] = [42, 43].map(|number| Notice::Thread(ThreadNumber::of(number)));
-        assert_eq!(notices, [Notice::Process, main, other, Notice::Nobody]);
+        let notices: Vec<Notification> = timers.iter().map(|timer| timer.notice).collect();
+        let [main, other] = [42, 43].map(|number| Notification::Thread(ThreadNumber::of(number)));
+        assert_eq!(
+            notices,
+            [Notification::Process, main, other, Notification::Disabled]
+        );
         assert_eq!(signalled(&timers), Some(ThreadNumber::of(43)));
         let clocks: Vec<i32> = timers.iter().map(|timer| timer.clock).collect();
         assert_eq!(clocks, [1, 0, 0, -6]);
@@ -320,8 +322,8 @@ mod tests {
     ///
     /// One timer is new, one is missing, one is running.
     #[test]
-    fn timers_come_back_with_their_numbers() {
-        let kind = |notice, value| Kind {
+    fn timers_are_restored_with_their_numbers() {
+        let kind = |notice, value| TimerKind {
             number: 0,
             signal: libc::SIGURG,
             value,
@@ -329,9 +331,9 @@ mod tests {
             clock: libc::CLOCK_MONOTONIC,
         };
         let make = |notice, value| create_any(&kind(notice, value), 0).expect("a timer");
-        let first = make(Notice::Process, 1);
-        make(Notice::Nobody, 2);
-        let hour: Time = [3600, 0, 1800, 0];
+        let first = make(Notification::Process, 1);
+        make(Notification::Disabled, 2);
+        let hour: TimerTimes = [3600, 0, 1800, 0];
         // SAFETY: timer_settime(2).
         unsafe {
             libc::syscall(
@@ -344,7 +346,7 @@ mod tests {
         };
         let saved = read_all();
         assert_eq!(saved.len(), 2);
-        make(Notice::Nobody, 3);
+        make(Notification::Disabled, 3);
         assert!(restore_all(&saved, &[]).is_ok());
         let kinds = |saved: &[Timer]| saved.iter().map(|timer| timer.kind).collect::<Vec<_>>();
         assert_eq!(kinds(&read_all()), kinds(&saved));
@@ -367,9 +369,9 @@ mod tests {
     }
 
     #[test]
-    fn what_expires_while_threads_stand_still_does_so_again() {
+    fn timers_that_expire_while_threads_are_stopped_expire_later() {
         let timer = |number, notice, time| Timer {
-            kind: Kind {
+            kind: TimerKind {
                 number,
                 signal: SIGTIMER,
                 value: 0,
@@ -378,17 +380,21 @@ mod tests {
             },
             time,
         };
-        let thread = Notice::Thread(ThreadNumber::of(43));
-        let (never, later): (Time, Time) = ([0; 4], [0, 0, 0, 5000]);
+        let thread = Notification::Thread(ThreadNumber::of(43));
+        let (never, later): (TimerTimes, TimerTimes) = ([0; 4], [0, 0, 0, 5000]);
         let stopped = [
             timer(0, thread, later),
             timer(1, thread, never),
-            timer(2, Notice::Process, later),
+            timer(2, Notification::Process, later),
         ];
         let mut now = [0, 1, 2, 3].map(|number| {
             timer(
                 number,
-                if number == 2 { Notice::Process } else { thread },
+                if number == 2 {
+                    Notification::Process
+                } else {
+                    thread
+                },
                 never,
             )
         });
@@ -400,7 +406,7 @@ mod tests {
             .expect("its thread is there")
             .kind
             .notice;
-        assert_eq!(there, Notice::Thread(ThreadNumber::of(99)));
+        assert_eq!(there, Notification::Thread(ThreadNumber::of(99)));
         assert!(now[0].translated(&[]).is_err());
     }
 }

@@ -4,7 +4,7 @@
 //! written. So the directory is opened, compared with the directory of the record, and used through
 //! its descriptor.
 
-use super::file_id::Id;
+use super::file_id::FileId;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;
@@ -26,7 +26,7 @@ impl Anchor {
     ///
     /// # Errors
     /// Fails with the errors of open(2), or if the name leads to another directory.
-    pub fn new(path: &Path, expected: Id) -> io::Result<Anchor> {
+    pub fn new(path: &Path, expected: FileId) -> io::Result<Anchor> {
         let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
             return Err(ErrorKind::InvalidInput.into());
         };
@@ -43,7 +43,7 @@ impl Anchor {
             }
             other => other?,
         };
-        if expected != Id::UNKNOWN && !expected.is_of(&directory.metadata()?) {
+        if expected != FileId::UNKNOWN && !expected.is_of(&directory.metadata()?) {
             return Err(io::Error::other(
                 message::other_directory(above.display()).to_string(),
             ));
@@ -62,9 +62,9 @@ impl Anchor {
 }
 
 /// Returns the directory that contains a path.
-pub fn directory_of(path: &Path) -> Id {
+pub fn directory_of(path: &Path) -> FileId {
     let about = path
         .parent()
         .and_then(|above| std::fs::metadata(above).ok());
-    about.map_or(Id::UNKNOWN, |about| Id::of(&about))
+    about.map_or(FileId::UNKNOWN, |about| FileId::of(&about))
 }

@@ -5,11 +5,11 @@ use super::backup::{lost_backup, open_backup};
 use super::file_call::exchange;
 use super::file_id::another_file;
 use super::inode;
-use super::keep::clone_or_copy;
-use super::log::{Effect, Id, Log, Noted};
+use super::keeper::clone_or_copy;
 use super::object;
 use super::outcome::Outcome;
 use super::overwrite;
+use super::undo_log::{Effect, FileId, LoggedRecord, UndoLog};
 use std::collections::HashMap;
 use std::fs::{self, Metadata, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -24,20 +24,20 @@ const EMPTY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Effect that could not be undone.
 #[derive(Debug)]
-pub struct Failed {
+pub struct UndoError {
     /// Path of the affected file.
     pub path: PathBuf,
     pub error: io::Error,
 }
 
-/// Undoes all sections from `first` on in all of `logs`, the latest effect first.
+/// Undoes all sections from `first_low_limit` on in all of `logs`, the latest effect first.
 ///
 /// The undo may be interrupted at any point and repeated: a record is removed as soon as its effect
 /// is undone, and undoing an effect a second time is harmless.
-pub fn undo(logs: &mut [Log], first: Epoch) -> Result<(), Failed> {
-    let mut renewed = Renewed::default();
+pub fn undo(logs: &mut [UndoLog], first: Epoch) -> Result<(), UndoError> {
+    let mut renewed = RecreatedFiles::default();
     loop {
-        let due = |log: &Log| {
+        let due = |log: &UndoLog| {
             let last = log.last().map(|last| &last.record);
             last.filter(|last| last.section >= first)
                 .map(|last| last.time)
@@ -53,7 +53,7 @@ pub fn undo(logs: &mut [Log], first: Epoch) -> Result<(), Failed> {
         noted.record.effect.renumber_device();
         log::debug!("undone: {:?}", noted.record.effect);
         let anchors = renewed.undo(&mut noted)?;
-        logs[latest].pop().map_err(|error| Failed {
+        logs[latest].pop().map_err(|error| UndoError {
             path: "the undo log".into(),
             error,
         })?;
@@ -67,23 +67,23 @@ pub fn undo(logs: &mut [Log], first: Epoch) -> Result<(), Failed> {
 
 /// Files that were created anew: their former and current identities.
 #[derive(Default)]
-struct Renewed(HashMap<Id, Id>);
+struct RecreatedFiles(HashMap<FileId, FileId>);
 
-impl Renewed {
-    fn now(&self, id: &Id) -> Id {
+impl RecreatedFiles {
+    fn now(&self, id: &FileId) -> FileId {
         *self.0.get(&Self::key(id)).unwrap_or(id)
     }
 
     /// Returns `id` without the device, whose number differs in the records of another node.
-    fn key(id: &Id) -> Id {
-        Id { device: 0, ..*id }
+    fn key(id: &FileId) -> FileId {
+        FileId { device: 0, ..*id }
     }
 
     /// Finds the current name of a file that was written through a descriptor.
     ///
     /// The file may have been renamed or removed before or meanwhile. Another record, which is not
     /// undone yet, then contains the current name.
-    fn find(&self, noted: &mut Noted, logs: &[Log]) {
+    fn find(&self, noted: &mut LoggedRecord, logs: &[UndoLog]) {
         let record = &mut noted.record;
         let (Effect::Grown { path, id, .. }
         | Effect::Overwritten { path, id, .. }
@@ -99,14 +99,14 @@ impl Renewed {
         if is_it(path) {
             return;
         }
-        let places = logs
-            .iter()
-            .flat_map(Log::records)
-            .filter_map(|record| match &record.effect {
-                Effect::Removed { id: it, backup, .. } if it == id => Some((backup, record)),
-                Effect::Renamed { to, id: it, .. } if it == id => Some((to, record)),
-                _ => None,
-            });
+        let places =
+            logs.iter()
+                .flat_map(UndoLog::records)
+                .filter_map(|record| match &record.effect {
+                    Effect::Removed { id: it, backup, .. } if it == id => Some((backup, record)),
+                    Effect::Renamed { to, id: it, .. } if it == id => Some((to, record)),
+                    _ => None,
+                });
         if let Some((place, of)) = places.into_iter().find(|(place, _)| is_it(place)) {
             path.clone_from(place);
             // In both effects the second name is used.
@@ -121,11 +121,11 @@ impl Renewed {
     /// Undoes an effect, and replaces its names by paths through open directories.
     ///
     /// Returns the anchors, which keep the directories open.
-    fn undo(&mut self, noted: &mut Noted) -> Result<Vec<Anchor>, Failed> {
+    fn undo(&mut self, noted: &mut LoggedRecord) -> Result<Vec<Anchor>, UndoError> {
         let record = &mut noted.record;
         let mut anchors = Vec::new();
         let subject = record.effect.paths().first().map(|path| path.to_path_buf());
-        let failed = |error| Failed {
+        let failed = |error| UndoError {
             path: subject.clone().unwrap_or_default(),
             error,
         };
@@ -140,7 +140,7 @@ impl Renewed {
     }
 
     fn undo_anchored(&mut self, effect: &Effect, outcome: Option<Outcome>) -> io::Result<()> {
-        let now = |id: &Id| self.now(id);
+        let now = |id: &FileId| self.now(id);
         let done = match effect {
             Effect::Created { path } => self.remove_made(path, outcome),
             Effect::Grown { path, id, size } => shrink(path, now(id), *size),
@@ -159,22 +159,22 @@ impl Renewed {
                 place,
             } => {
                 let kept = backup.as_deref().map(|backup| (backup, *place, outcome));
-                overwrite::put_back(path, now(id), ranges, bytes, kept)
+                overwrite::restore_ranges(path, now(id), ranges, bytes, kept)
             }
-            Effect::Removed { path, id, backup } => bring_back(path, *id, backup, outcome),
+            Effect::Removed { path, id, backup } => restore_removed(path, *id, backup, outcome),
             Effect::RemovedDirectory { path, mode, .. } => make_directory(path, *mode),
             Effect::Renamed { from, to, id, .. } => rename_back(from, to, now(id)),
             Effect::Attributes {
                 path,
                 id,
                 attributes,
-            } => inode::put_back(path, now(id), attributes),
+            } => inode::restore_attributes(path, now(id), attributes),
             Effect::Extended {
                 path,
                 id,
                 name,
                 value,
-            } => inode::put_back_extended(path, now(id), name, value.as_deref()),
+            } => inode::restore_extended(path, now(id), name, value.as_deref()),
             Effect::Exchanged { from, to, id } => exchange_back(from, to, now(id)),
             Effect::Object {
                 kind,
@@ -192,7 +192,7 @@ impl Renewed {
         | Effect::RemovedDirectory { path, id, .. } = effect
             && let Ok(Some(metadata)) = found(path)
         {
-            self.0.insert(Self::key(id), Id::of(&metadata));
+            self.0.insert(Self::key(id), FileId::of(&metadata));
         }
         done
     }
@@ -228,7 +228,7 @@ fn found(path: &Path) -> io::Result<Option<Metadata>> {
 
 fn remove(path: &Path, metadata: &Metadata) -> io::Result<()> {
     if !metadata.is_dir() {
-        return forgive_missing(fs::remove_file(path));
+        return ignore_missing(fs::remove_file(path));
     }
     let start = Instant::now();
     loop {
@@ -245,22 +245,22 @@ fn remove(path: &Path, metadata: &Metadata) -> io::Result<()> {
                 }
                 std::thread::sleep(Duration::from_millis(5));
             }
-            other => return forgive_missing(other),
+            other => return ignore_missing(other),
         }
     }
 }
 
-fn forgive_missing(result: io::Result<()>) -> io::Result<()> {
+fn ignore_missing(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         other => other,
     }
 }
 
-fn shrink(path: &Path, id: Id, size: u64) -> io::Result<()> {
+fn shrink(path: &Path, id: FileId, size: u64) -> io::Result<()> {
     match found(path)? {
         Some(metadata)
-            if metadata.is_file() && Id::of(&metadata) == id && metadata.len() > size =>
+            if metadata.is_file() && FileId::of(&metadata) == id && metadata.len() > size =>
         {
             inode::open_for_writing(path, id)?.set_len(size)
         }
@@ -270,7 +270,7 @@ fn shrink(path: &Path, id: Id, size: u64) -> io::Result<()> {
 
 fn refill(
     path: &Path,
-    id: Id,
+    id: FileId,
     size: u64,
     backup: &Path,
     outcome: Option<Outcome>,
@@ -290,11 +290,18 @@ fn refill(
     clone_or_copy(&backup, &file)
 }
 
-fn bring_back(path: &Path, id: Id, backup: &Path, outcome: Option<Outcome>) -> io::Result<()> {
+fn restore_removed(
+    path: &Path,
+    id: FileId,
+    backup: &Path,
+    outcome: Option<Outcome>,
+) -> io::Result<()> {
     let there = found(path)?;
     // If the file still exists, the rank failed before removing it, or the removal failed.
-    let (Some(outcome), false) = (outcome, there.as_ref().is_some_and(|it| Id::of(it) == id))
-    else {
+    let (Some(outcome), false) = (
+        outcome,
+        there.as_ref().is_some_and(|it| FileId::of(it) == id),
+    ) else {
         return Ok(());
     };
     // The process that performed the undo may have failed during this step.
@@ -318,16 +325,18 @@ fn make_directory(path: &Path, mode: u32) -> io::Result<()> {
     directory.set_permissions(fs::Permissions::from_mode(mode))
 }
 
-fn rename_back(from: &Path, to: &Path, id: Id) -> io::Result<()> {
+fn rename_back(from: &Path, to: &Path, id: FileId) -> io::Result<()> {
     match found(to)? {
-        Some(metadata) if Id::of(&metadata) == id && found(from)?.is_none() => fs::rename(to, from),
+        Some(metadata) if FileId::of(&metadata) == id && found(from)?.is_none() => {
+            fs::rename(to, from)
+        }
         _ => Ok(()),
     }
 }
 
-fn exchange_back(from: &Path, to: &Path, id: Id) -> io::Result<()> {
+fn exchange_back(from: &Path, to: &Path, id: FileId) -> io::Result<()> {
     let (first, second) = (found(from)?, found(to)?);
-    let is_it = |metadata: &Metadata| Id::of(metadata) == id;
+    let is_it = |metadata: &Metadata| FileId::of(metadata) == id;
     match (&first, &second) {
         // One of the two may have been created since the cut, and may have been removed.
         (None, Some(there)) if is_it(there) => fs::rename(to, from),

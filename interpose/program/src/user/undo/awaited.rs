@@ -2,9 +2,9 @@
 #![allow(unsafe_code)]
 
 use super::file_call::metadata_of;
-use super::log::Line;
-use super::note::Recorder;
 use super::outcome::Outcome;
+use super::recorder::Recorder;
+use super::undo_log::LogLine;
 use std::fs::Metadata;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ impl Recorder {
     /// Records the outcome of the latest record that creates `made`.
     pub(super) fn conclude(&mut self, made: &Path, outcome: Outcome) -> io::Result<()> {
         match self.log.as_ref().is_some_and(|log| log.makes(made)) {
-            true => self.put(Line::Outcome(made.to_owned(), outcome)),
+            true => self.put(LogLine::Outcome(made.to_owned(), outcome)),
             false => Ok(()),
         }
     }

@@ -1,6 +1,6 @@
 //! Names that a process passes in its calls, and the files to which they lead.
 
-use super::file_call::Call;
+use super::file_call::FileCall;
 use std::ffi::{CStr, OsStr, c_int};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -48,29 +48,29 @@ impl Caller {
     }
 
     /// Returns the call for an effect on names, if it concerns files of the program.
-    pub fn call(&self, kind: u32, names: Names<'_>, value: i64) -> Option<Call> {
+    pub fn call(&self, kind: u32, names: Names<'_>, value: i64) -> Option<FileCall> {
         let path = self.absolute(names[0])?;
         let (files, directories) = (value & effect::FILES != 0, value & effect::DIRECTORIES != 0);
         Some(match kind {
-            effect::RENAME => Call::Rename {
+            effect::RENAME => FileCall::Rename {
                 from: path,
                 to: self.absolute(names[1])?,
                 flags: value as u32,
             },
-            effect::OPEN => Call::Open {
+            effect::OPEN => FileCall::Open {
                 path: followed(path),
                 flags: value as i32,
             },
-            effect::REMOVE => Call::Remove {
+            effect::REMOVE => FileCall::Remove {
                 path,
                 files,
                 directories,
             },
-            effect::CREATE => Call::Create {
+            effect::CREATE => FileCall::Create {
                 path,
                 directory: directories,
             },
-            effect::TRUNCATE => Call::Truncate {
+            effect::TRUNCATE => FileCall::Truncate {
                 path: followed(path),
                 length: value,
             },

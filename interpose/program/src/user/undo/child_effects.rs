@@ -6,9 +6,9 @@
 #![allow(unsafe_code)]
 
 use super::caller::{Caller, Names};
-use super::file_call::Call;
-use super::log::Log;
-use super::note::Recorder;
+use super::file_call::FileCall;
+use super::recorder::Recorder;
+use super::undo_log::UndoLog;
 use crate::{process_info, system_calls};
 use std::ffi::{CString, OsStr};
 use std::fs;
@@ -41,8 +41,8 @@ const BACKLOG: i32 = 4096;
 const CLEAN_INTERVAL_MS: i32 = 200;
 
 /// State that the rank sets and the thread reads.
-struct State {
-    answers: Answers,
+struct ChildRecordingState {
+    answers: ReplyMode,
     /// Section of the undo log to which effects belong.
     section: Epoch,
     /// First section that may have to be undone.
@@ -55,9 +55,9 @@ struct State {
     next_recorder: Option<Recorder>,
 }
 
-impl State {
-    const START: State = State {
-        answers: Answers::Noting,
+impl ChildRecordingState {
+    const START: ChildRecordingState = ChildRecordingState {
+        answers: ReplyMode::Recording,
         section: Epoch::NONE,
         first_needed: Epoch::NONE,
         undone: 0,
@@ -67,27 +67,27 @@ impl State {
 }
 
 #[derive(PartialEq)]
-enum Answers {
-    Noting,
+enum ReplyMode {
+    Recording,
     Suspended,
     /// Effects are no longer recorded.
     Ended,
 }
 
-struct Shared {
-    state: Mutex<State>,
+struct SharedRecordingState {
+    state: Mutex<ChildRecordingState>,
     changed: Condvar,
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl SharedRecordingState {
+    fn lock(&self) -> MutexGuard<'_, ChildRecordingState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Handle of the thread that records effects of children.
 pub struct ChildEffects {
-    shared: Arc<Shared>,
+    shared: Arc<SharedRecordingState>,
     log: PathBuf,
 }
 
@@ -104,13 +104,13 @@ impl ChildEffects {
 
     /// Starts the thread; returns once children can connect.
     fn start(recorder: Recorder) -> io::Result<ChildEffects> {
-        let shared = Arc::new(Shared {
-            state: Mutex::new(State::START),
+        let shared = Arc::new(SharedRecordingState {
+            state: Mutex::new(ChildRecordingState::START),
             changed: Condvar::new(),
         });
         let (ready, is_ready) = channel();
         let log = recorder.log_path().to_owned();
-        let mut noter = Noter {
+        let mut noter = ChildRecorder {
             shared: Arc::clone(&shared),
             recorder,
             section: Epoch::NONE,
@@ -128,7 +128,7 @@ impl ChildEffects {
         self.shared.lock().section = section;
     }
 
-    /// Releases the records of all sections before `first`.
+    /// Releases the records of all sections before `first_low_limit`.
     pub fn forget_before(&self, first: Epoch) {
         self.shared.lock().first_needed = first;
     }
@@ -136,8 +136,8 @@ impl ChildEffects {
     /// Suspends replies; returns when no request is being processed.
     pub fn suspend(&self) {
         let mut state = self.shared.lock();
-        if state.answers == Answers::Noting {
-            state.answers = Answers::Suspended;
+        if state.answers == ReplyMode::Recording {
+            state.answers = ReplyMode::Suspended;
         }
     }
 
@@ -151,49 +151,49 @@ impl ChildEffects {
     /// Resumes replies.
     pub fn resume(&self) {
         let mut state = self.shared.lock();
-        if state.answers == Answers::Suspended {
-            state.answers = Answers::Noting;
+        if state.answers == ReplyMode::Suspended {
+            state.answers = ReplyMode::Recording;
             self.shared.changed.notify_all();
         }
     }
 
     /// True after [`end`](Self::end).
     pub fn has_ended(&self) -> bool {
-        self.shared.lock().answers == Answers::Ended
+        self.shared.lock().answers == ReplyMode::Ended
     }
 
     /// Restarts recording after [`end`](Self::end), in another log.
     pub fn restart(&mut self, recorder: Recorder) {
         recorder.log_path().clone_into(&mut self.log);
         let mut state = self.shared.lock();
-        *state = State {
+        *state = ChildRecordingState {
             undone: state.undone,
             next_recorder: Some(recorder),
-            ..State::START
+            ..ChildRecordingState::START
         };
     }
 
     /// Stops recording, and removes the log unless it is to be kept.
     pub fn end(&self, is_kept: bool) -> io::Result<()> {
         let mut state = self.shared.lock();
-        state.answers = Answers::Ended;
+        state.answers = ReplyMode::Ended;
         self.shared.changed.notify_all();
         if is_kept {
             return Ok(());
         }
-        Log::open(&self.log)?.map_or(Ok(()), Log::remove)
+        UndoLog::open(&self.log)?.map_or(Ok(()), UndoLog::remove)
     }
 }
 
-struct Noter {
-    shared: Arc<Shared>,
+struct ChildRecorder {
+    shared: Arc<SharedRecordingState>,
     recorder: Recorder,
     section: Epoch,
     first_needed: Epoch,
     undone: u64,
 }
 
-impl Noter {
+impl ChildRecorder {
     fn run(&mut self, ready: &Sender<io::Result<()>>) {
         // With a separate descriptor table, files that this thread opens do not affect the numbers
         // of the program's next files.
@@ -204,7 +204,7 @@ impl Noter {
         };
         let _ = ready.send(Ok(()));
         loop {
-            if !self.is_requested(&listener) {
+            if !self.wait_for_request(&listener) {
                 continue;
             }
             let served = listener.accept().and_then(|(child, _)| self.serve(child));
@@ -218,13 +218,13 @@ impl Noter {
     /// Waits for a request of a child.
     ///
     /// Meanwhile removes records that are no longer needed.
-    fn is_requested(&mut self, listener: &UnixListener) -> bool {
+    fn wait_for_request(&mut self, listener: &UnixListener) -> bool {
         let shared = Arc::clone(&self.shared);
         let mut state = shared.lock();
-        if state.answers == Answers::Noting {
+        if state.answers == ReplyMode::Recording {
             self.follow(&mut state);
         }
-        let has_work = state.has_records && state.answers != Answers::Ended;
+        let has_work = state.has_records && state.answers != ReplyMode::Ended;
         drop(state);
         let mut poll = libc::pollfd {
             fd: listener.as_raw_fd(),
@@ -237,7 +237,7 @@ impl Noter {
     }
 
     /// Switches the recorder to the rank's section.
-    fn follow(&mut self, state: &mut State) {
+    fn follow(&mut self, state: &mut ChildRecordingState) {
         if let Some(recorder) = state.next_recorder.take() {
             self.recorder = recorder;
             (self.section, self.first_needed) = (Epoch::NONE, Epoch::NONE);
@@ -269,14 +269,14 @@ impl Noter {
         let (request, names) = receive(&mut child)?;
         let shared = Arc::clone(&self.shared);
         let mut state = shared.lock();
-        while state.answers == Answers::Suspended {
+        while state.answers == ReplyMode::Suspended {
             state = shared
                 .changed
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
         }
         let mut was_awaited = self.recorder.awaits_name_of(request.thread);
-        if state.answers == Answers::Noting && state.section != Epoch::NONE {
+        if state.answers == ReplyMode::Recording && state.section != Epoch::NONE {
             self.follow(&mut state);
             if request.kind != effect::MADE {
                 // The thread that was to create the name has been killed.
@@ -350,20 +350,20 @@ fn listen() -> io::Result<UnixListener> {
 /// Returns the call that leads to an effect.
 ///
 /// The complete previous content is kept.
-fn call(caller: &Caller, kind: u32, names: Names<'_>, value: i64) -> Option<Call> {
+fn call(caller: &Caller, kind: u32, names: Names<'_>, value: i64) -> Option<FileCall> {
     let open = |descriptor| caller.open_file(descriptor);
     match kind {
-        effect::FTRUNCATE => Some(Call::Truncate {
+        effect::FTRUNCATE => Some(FileCall::Truncate {
             path: open(names[0].0)?,
             length: value,
         }),
-        effect::OVERWRITE => Some(Call::Open {
+        effect::OVERWRITE => Some(FileCall::Open {
             path: open(names[0].0)?,
             flags: libc::O_RDWR | libc::O_TRUNC,
         }),
         effect::OPEN => match caller.call(kind, names, value)? {
             // Writes of a child are not reported.
-            Call::Open { path, flags } if overwrites(flags) => Some(Call::Open {
+            FileCall::Open { path, flags } if overwrites(flags) => Some(FileCall::Open {
                 path,
                 flags: flags | libc::O_TRUNC,
             }),

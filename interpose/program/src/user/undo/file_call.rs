@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// Call of the program on files that is about to be made. Paths are absolute.
 #[derive(Clone, Debug)]
-pub enum Call {
+pub enum FileCall {
     /// open(2) with flags.
     Open { path: PathBuf, flags: i32 },
     /// renameat2(2) with flags.
@@ -30,15 +30,15 @@ pub enum Call {
     Truncate { path: PathBuf, length: i64 },
 }
 
-impl Call {
+impl FileCall {
     /// Returns the path of the affected file, for messages.
     pub fn path(&self) -> &Path {
         match self {
-            Call::Rename { to, .. } => to,
-            Call::Open { path, .. }
-            | Call::Remove { path, .. }
-            | Call::Create { path, .. }
-            | Call::Truncate { path, .. } => path,
+            FileCall::Rename { to, .. } => to,
+            FileCall::Open { path, .. }
+            | FileCall::Remove { path, .. }
+            | FileCall::Create { path, .. }
+            | FileCall::Truncate { path, .. } => path,
         }
     }
 }

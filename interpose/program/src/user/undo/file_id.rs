@@ -7,7 +7,7 @@ use understudy_catalogue::message;
 
 /// Identity of a file, independent of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, bincode::Encode, bincode::Decode)]
-pub struct Id {
+pub struct FileId {
     pub device: u64,
     pub inode: u64,
     /// Time of birth in nanoseconds since 1970 (statx(2)); zero if unknown.
@@ -16,19 +16,19 @@ pub struct Id {
     pub born: u64,
 }
 
-impl Id {
+impl FileId {
     /// Identity that no file has.
-    pub const UNKNOWN: Id = Id {
+    pub const UNKNOWN: FileId = FileId {
         device: 0,
         inode: 0,
         born: 0,
     };
 
     /// Returns the identity of the file that `metadata` describes.
-    pub fn of(metadata: &std::fs::Metadata) -> Id {
+    pub fn of(metadata: &std::fs::Metadata) -> FileId {
         let born = metadata.created().ok();
         let since = born.and_then(|born| born.duration_since(UNIX_EPOCH).ok());
-        Id {
+        FileId {
             device: metadata.dev(),
             inode: metadata.ino(),
             born: since.map_or(0, |since| since.as_nanos() as u64),
@@ -37,7 +37,7 @@ impl Id {
 
     /// True if `metadata` describes this file, independently of its device's number.
     pub fn is_of(&self, metadata: &std::fs::Metadata) -> bool {
-        let found = Id::of(metadata);
+        let found = FileId::of(metadata);
         let is_unlike = self.born != found.born && self.born != 0 && found.born != 0;
         found.inode == self.inode && !is_unlike
     }
@@ -45,7 +45,7 @@ impl Id {
 
 /// Mode, owner and times of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-pub struct Attributes {
+pub struct InodeAttributes {
     /// Permissions, including bits such as set-user-ID.
     pub mode: u32,
     pub owner: u32,
@@ -54,10 +54,10 @@ pub struct Attributes {
     pub times: [(i64, i64); 2],
 }
 
-impl Attributes {
+impl InodeAttributes {
     /// Returns the attributes of a file.
-    pub fn of(metadata: &std::fs::Metadata) -> Attributes {
-        Attributes {
+    pub fn of(metadata: &std::fs::Metadata) -> InodeAttributes {
+        InodeAttributes {
             mode: metadata.permissions().mode() & 0o7777,
             owner: metadata.uid(),
             group: metadata.gid(),

@@ -3,9 +3,9 @@
 
 use super::caller::is_of_interest;
 use super::file_call::metadata_of;
-use super::log::{Effect, Id};
-use super::note::{Known, LARGEST_OVERWRITTEN, LARGEST_TRUNCATED, Recorder};
 use super::overwrite::Source;
+use super::recorder::{MAX_OVERWRITTEN, MAX_TRUNCATED, Recorded, Recorder};
+use super::undo_log::{Effect, FileId};
 use std::ffi::c_int;
 use std::fs::{self, File};
 use std::io;
@@ -34,10 +34,10 @@ impl Recorder {
         // SAFETY: the program's descriptor, which stays open.
         let own = ManuallyDrop::new(unsafe { File::from_raw_fd(fd) });
         let metadata = own.metadata()?;
-        let id = Id::of(&metadata);
+        let id = FileId::of(&metadata);
         let length = length.min(metadata.len().saturating_sub(offset));
         let noted = self.overwritten.get(&id);
-        let is_noted = self.known.get(&id) == Some(&Known::Content)
+        let is_noted = self.recorded.get(&id) == Some(&Recorded::Content)
             || noted.is_some_and(|noted| noted.contains((offset, length)));
         // The content of a file without a name is part of the checkpoint.
         if length == 0 || is_noted || !metadata.is_file() || metadata.nlink() == 0 {
@@ -50,10 +50,10 @@ impl Recorder {
         let path = self.place_of(named, id)?;
         if is_mapped {
             // Memory that was created by shm_open(3).
-            if path.starts_with(SHARED_MEMORY_DIRECTORY) && !self.known.contains_key(&id) {
+            if path.starts_with(SHARED_MEMORY_DIRECTORY) && !self.recorded.contains_key(&id) {
                 return Ok(());
             }
-            if length > LARGEST_OVERWRITTEN {
+            if length > MAX_OVERWRITTEN {
                 self.warn(&path, "it is mapped, and too large to be kept");
                 return Ok(());
             }
@@ -81,7 +81,7 @@ impl Recorder {
         let size = ManuallyDrop::new(unsafe { File::from_raw_fd(fd) })
             .metadata()?
             .len();
-        if size.saturating_sub(length) > LARGEST_TRUNCATED {
+        if size.saturating_sub(length) > MAX_TRUNCATED {
             self.warn(
                 &fs::read_link(within(fd))?,
                 "what is cut off is too large to be kept",
@@ -94,8 +94,8 @@ impl Recorder {
     /// Returns a path of an open file.
     ///
     /// The path is the file's name, or a name of its backup if the former was removed.
-    fn place_of(&mut self, named: PathBuf, id: Id) -> io::Result<PathBuf> {
-        let is_it = |path: &Path| metadata_of(path).is_some_and(|found| Id::of(&found) == id);
+    fn place_of(&mut self, named: PathBuf, id: FileId) -> io::Result<PathBuf> {
+        let is_it = |path: &Path| metadata_of(path).is_some_and(|found| FileId::of(&found) == id);
         if !named.as_os_str().as_bytes().ends_with(REMOVED) || is_it(&named) {
             return Ok(named);
         }
@@ -115,7 +115,7 @@ impl Recorder {
     }
 
     /// Creates another name of a backup, because the backup may be removed earlier.
-    fn link(&mut self, backup: &Path, id: Id) -> io::Result<PathBuf> {
+    fn link(&mut self, backup: &Path, id: FileId) -> io::Result<PathBuf> {
         let mut link = PathBuf::new();
         let record = |name: &Path| Effect::Overwritten {
             path: backup.to_owned(),

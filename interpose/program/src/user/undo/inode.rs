@@ -7,8 +7,8 @@
 
 use super::file_call::metadata_of;
 use super::file_id::another_file;
-use super::log::{Attributes, Effect, Id};
-use super::note::Recorder;
+use super::recorder::Recorder;
+use super::undo_log::{Effect, FileId, InodeAttributes};
 use std::ffi::{CStr, CString, c_char};
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -19,14 +19,14 @@ use std::path::Path;
 impl Recorder {
     /// Records the attributes of a file, once in a section.
     pub(super) fn attributes(&mut self, path: &Path, metadata: &Metadata) -> io::Result<()> {
-        let id = Id::of(metadata);
+        let id = FileId::of(metadata);
         if !self.attributed.insert(id) {
             return Ok(());
         }
         self.write(Effect::Attributes {
             path: path.to_owned(),
             id,
-            attributes: Attributes::of(metadata),
+            attributes: InodeAttributes::of(metadata),
         })
     }
 
@@ -41,7 +41,7 @@ impl Recorder {
         let Some(name) = name else {
             return self.attributes(path, &metadata);
         };
-        let id = Id::of(&metadata);
+        let id = FileId::of(&metadata);
         if !self.extended.insert((id, name.to_owned())) {
             return Ok(());
         }
@@ -49,7 +49,7 @@ impl Recorder {
             path: path.to_owned(),
             id,
             name: name.to_bytes().to_vec(),
-            value: extended(&Pinned::open(path)?, name),
+            value: extended(&PinnedFile::open(path)?, name),
         })
     }
 }
@@ -58,7 +58,7 @@ impl Recorder {
 const MAX_VALUE: usize = 1 << 16;
 
 /// Returns the value of an extended attribute; `None` if the file does not have it.
-fn extended(file: &Pinned, name: &CStr) -> Option<Vec<u8>> {
+fn extended(file: &PinnedFile, name: &CStr) -> Option<Vec<u8>> {
     let mut value = vec![0u8; MAX_VALUE];
     // SAFETY: getxattr(2) with valid strings, which writes at most `MAX_VALUE` bytes.
     let length = unsafe {
@@ -82,30 +82,30 @@ fn answer(rc: libc::c_int) -> io::Result<()> {
 }
 
 /// File or symbolic link that is used through a descriptor, independently of its name.
-struct Pinned {
+struct PinnedFile {
     file: File,
     /// Path that leads to the file through its descriptor.
     path: CString,
 }
 
-impl Pinned {
-    fn open(path: &Path) -> io::Result<Pinned> {
+impl PinnedFile {
+    fn open(path: &Path) -> io::Result<PinnedFile> {
         let mut options = OpenOptions::new();
         let flags = libc::O_PATH | libc::O_NOFOLLOW;
         let file = options.read(true).custom_flags(flags).open(path)?;
         let path = format!("/proc/thread-self/fd/{}", file.as_raw_fd());
-        Ok(Pinned {
+        Ok(PinnedFile {
             file,
             path: CString::new(path)?,
         })
     }
 
     /// Opens the file of this name; `None` if it has another identity.
-    fn find(path: &Path, id: Id) -> io::Result<Option<Pinned>> {
-        match Pinned::open(path) {
+    fn find(path: &Path, id: FileId) -> io::Result<Option<PinnedFile>> {
+        match PinnedFile::open(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
-            Ok(pinned) => Ok((Id::of(&pinned.file.metadata()?) == id).then_some(pinned)),
+            Ok(pinned) => Ok((FileId::of(&pinned.file.metadata()?) == id).then_some(pinned)),
         }
     }
 
@@ -116,18 +116,18 @@ impl Pinned {
 }
 
 /// Sets mode, owner and times of a file where they differ.
-pub fn put_back(path: &Path, id: Id, then: &Attributes) -> io::Result<()> {
-    let Some(pinned) = Pinned::find(path, id)? else {
+pub fn restore_attributes(path: &Path, id: FileId, then: &InodeAttributes) -> io::Result<()> {
+    let Some(pinned) = PinnedFile::find(path, id)? else {
         return Ok(());
     };
     let metadata = pinned.file.metadata()?;
-    let now = Attributes::of(&metadata);
+    let now = InodeAttributes::of(&metadata);
     if (now.owner, now.group) != (then.owner, then.group) {
         // SAFETY: chown(2) with a valid string.
         answer(unsafe { libc::chown(pinned.path.as_ptr(), then.owner, then.group) })?;
     }
     // A change of the owner clears bits of the mode (chown(2)).
-    let mode = Attributes::of(&pinned.file.metadata()?).mode;
+    let mode = InodeAttributes::of(&pinned.file.metadata()?).mode;
     if mode != then.mode && !metadata.is_symlink() {
         pinned.set_mode(then.mode)?;
     }
@@ -141,9 +141,14 @@ pub fn put_back(path: &Path, id: Id, then: &Attributes) -> io::Result<()> {
 }
 
 /// Sets or removes an extended attribute.
-pub fn put_back_extended(path: &Path, id: Id, name: &[u8], then: Option<&[u8]>) -> io::Result<()> {
+pub fn restore_extended(
+    path: &Path,
+    id: FileId,
+    name: &[u8],
+    then: Option<&[u8]>,
+) -> io::Result<()> {
     let name = CString::new(name)?;
-    let Some(pinned) = Pinned::find(path, id)? else {
+    let Some(pinned) = PinnedFile::find(path, id)? else {
         return Ok(());
     };
     if extended(&pinned, &name).as_deref() == then {
@@ -163,19 +168,19 @@ pub fn put_back_extended(path: &Path, id: Id, name: &[u8], then: Option<&[u8]>) 
 ///
 /// # Errors
 /// Fails with the errors of open(2), or if the name leads to another file.
-pub fn open_for_writing(path: &Path, id: Id) -> io::Result<File> {
+pub fn open_for_writing(path: &Path, id: FileId) -> io::Result<File> {
     let mut options = OpenOptions::new();
     let options = options.write(true).custom_flags(libc::O_NOFOLLOW);
     let file = match options.open(path) {
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-            let pinned = Pinned::find(path, id)?.ok_or_else(another_file)?;
+            let pinned = PinnedFile::find(path, id)?.ok_or_else(another_file)?;
             let mode = pinned.file.metadata()?.permissions().mode();
             pinned.set_mode(mode | 0o200)?;
             options.open(path)?
         }
         other => other?,
     };
-    match Id::of(&file.metadata()?) == id {
+    match FileId::of(&file.metadata()?) == id {
         true => Ok(file),
         false => Err(another_file()),
     }

@@ -1,9 +1,9 @@
 //! System V objects and POSIX message queues that the program has created since a cut.
 #![allow(unsafe_code)]
 
-use super::log::Effect;
 use super::recording::with_recorder;
-use crate::user::open::stat;
+use super::undo_log::Effect;
+use crate::user::descriptors::stat;
 use crate::user::program_runtime::Runtime;
 use crate::user::system_v::kernel_object;
 use std::ffi::{CStr, CString, OsStr};

@@ -7,14 +7,14 @@
 //! without an outcome is the last record of a process that failed during the call: nothing was
 //! destroyed before the backup was complete.
 
-use super::file_id::Id;
+use super::file_id::FileId;
 use std::fs::Metadata;
 
 /// File that an effect has created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Outcome {
-    /// Identity of the file; [`Id::UNKNOWN`] if none was created.
-    pub id: Id,
+    /// Identity of the file; [`FileId::UNKNOWN_KIND`] if none was created.
+    pub id: FileId,
     /// True if the program was about to remove the file.
     is_removed: bool,
 }
@@ -22,14 +22,14 @@ pub struct Outcome {
 impl Outcome {
     /// Outcome of a failed call.
     pub const NOTHING: Outcome = Outcome {
-        id: Id::UNKNOWN,
+        id: FileId::UNKNOWN,
         is_removed: false,
     };
 
     /// Returns the outcome of a call that created a file.
     pub fn of(metadata: &Metadata) -> Outcome {
         Outcome {
-            id: Id::of(metadata),
+            id: FileId::of(metadata),
             is_removed: false,
         }
     }
@@ -49,6 +49,6 @@ impl Outcome {
 
     /// True if no file is expected at the name.
     pub fn is_nothing(&self) -> bool {
-        self.is_removed || self.id == Id::UNKNOWN
+        self.is_removed || self.id == FileId::UNKNOWN
     }
 }

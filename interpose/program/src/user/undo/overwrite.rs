@@ -10,10 +10,10 @@ use super::backup::open_backup;
 use super::file_call::metadata_of;
 use super::file_id::another_file;
 use super::inode;
-use super::keep::{self, SMALL};
-use super::log::{Effect, Id};
-use super::note::{Known, Recorder};
+use super::keeper::{self, MAX_IN_MEMORY};
 use super::outcome::Outcome;
+use super::recorder::{Recorded, Recorder};
+use super::undo_log::{Effect, FileId};
 use std::cell::OnceCell;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -25,9 +25,9 @@ use understudy_policy::ranges::ByteRange;
 /// Maximum number of overwritten bytes per section that are kept in the log.
 ///
 /// Smaller in tests, which thus reach it.
-const MOST_IN_LOG: u64 = if cfg!(test) { 500 } else { 16 << 20 };
+const MAX_IN_LOG: u64 = if cfg!(test) { 500 } else { 16 << 20 };
 /// Size from which bytes are copied from file to file.
-const LARGE: u64 = 16 << 20;
+const MAX_BUFFERED: u64 = 16 << 20;
 
 /// Open file whose old bytes are needed.
 #[derive(Clone, Copy)]
@@ -48,7 +48,7 @@ impl Source<'_> {
     fn read(&self, ranges: &[ByteRange], bytes: &mut [u8]) -> io::Result<()> {
         match self {
             Source::Readable(file) => read(file, ranges, bytes),
-            Source::Written(file) => read_apart(file, ranges, bytes),
+            Source::Written(file) => read_in_separate_table(file, ranges, bytes),
         }
     }
 }
@@ -67,7 +67,7 @@ fn read(file: &File, ranges: &[ByteRange], bytes: &mut [u8]) -> io::Result<()> {
 ///
 /// Closing a descriptor of the file in the shared table would release the program's locks on the
 /// file (fcntl(2), unshare(2)).
-fn read_apart(file: &File, ranges: &[ByteRange], bytes: &mut [u8]) -> io::Result<()> {
+fn read_in_separate_table(file: &File, ranges: &[ByteRange], bytes: &mut [u8]) -> io::Result<()> {
     let name = format!("/proc/thread-self/fd/{}", file.as_raw_fd());
     let act = || {
         // SAFETY: unshare(2) of this thread's table of descriptors.
@@ -96,12 +96,12 @@ impl Recorder {
         ranges: &[ByteRange],
     ) -> io::Result<()> {
         let metadata = source.file().metadata()?;
-        let id = Id::of(&metadata);
-        if !self.known.contains_key(&id) {
-            self.meet(&name(), &metadata)?;
+        let id = FileId::of(&metadata);
+        if !self.recorded.contains_key(&id) {
+            self.record_first_use(&name(), &metadata)?;
         }
         // The file was created since the cut, or its content is recorded.
-        if self.known.get(&id) != Some(&Known::Size) {
+        if self.recorded.get(&id) != Some(&Recorded::Size) {
             return Ok(());
         }
         let known = self.overwritten.entry(id).or_default();
@@ -112,7 +112,7 @@ impl Recorder {
         }
         match new.iter().map(|(_, length)| length).sum::<u64>() {
             0 => Ok(()),
-            total if total <= LARGE => self.keep_old(&name(), id, source, new, total),
+            total if total <= MAX_BUFFERED => self.keep_old(&name(), id, source, new, total),
             _ => self.keep_large(&name(), id, source.file(), new),
         }
     }
@@ -120,9 +120,10 @@ impl Recorder {
     /// Records a file that is used for the first time in this section.
     ///
     /// A file that was created since the cut has no bytes to restore.
-    fn meet(&mut self, path: &Path, metadata: &Metadata) -> io::Result<()> {
+    fn record_first_use(&mut self, path: &Path, metadata: &Metadata) -> io::Result<()> {
         if self.is_new(path, metadata) {
-            self.known.insert(Id::of(metadata), Known::Content);
+            self.recorded
+                .insert(FileId::of(metadata), Recorded::Content);
             return Ok(());
         }
         self.size(path, metadata)
@@ -134,7 +135,7 @@ impl Recorder {
     fn keep_old(
         &mut self,
         path: &Path,
-        id: Id,
+        id: FileId,
         source: Source<'_>,
         ranges: Vec<ByteRange>,
         length: u64,
@@ -142,7 +143,7 @@ impl Recorder {
         let mut bytes = vec![0; length as usize];
         source.read(&ranges, &mut bytes)?;
         let path = path.to_owned();
-        if length <= SMALL && self.in_log + length <= MOST_IN_LOG {
+        if length <= MAX_IN_MEMORY && self.in_log + length <= MAX_IN_LOG {
             self.in_log += length;
             return self.write(Effect::Overwritten {
                 path,
@@ -184,7 +185,7 @@ impl Recorder {
     fn keep_large(
         &mut self,
         path: &Path,
-        id: Id,
+        id: FileId,
         file: &File,
         ranges: Vec<ByteRange>,
     ) -> io::Result<()> {
@@ -200,7 +201,7 @@ impl Recorder {
             let mut end = 0;
             ranges.iter().try_for_each(|&(offset, length)| {
                 end += length;
-                keep::copy_range((file, offset), (&to, end - length), length)
+                keeper::copy_range((file, offset), (&to, end - length), length)
             })
         };
         let record = |path: &Path| Effect::Created {
@@ -228,9 +229,9 @@ impl Recorder {
 /// Restores old bytes.
 ///
 /// If the rank failed before all of them were kept, no byte was overwritten.
-pub fn put_back(
+pub fn restore_ranges(
     path: &Path,
-    id: Id,
+    id: FileId,
     ranges: &[ByteRange],
     bytes: &[u8],
     kept: Option<(&Path, u64, Option<Outcome>)>,
@@ -238,7 +239,7 @@ pub fn put_back(
     let total: u64 = ranges.iter().map(|(_, length)| length).sum();
     match metadata_of(path) {
         None => return Ok(()),
-        Some(found) if found.is_file() && Id::of(&found) == id => {}
+        Some(found) if found.is_file() && FileId::of(&found) == id => {}
         Some(_) => return Err(another_file()),
     }
     let kept = match kept {
@@ -253,7 +254,7 @@ pub fn put_back(
     for &(offset, length) in ranges {
         match &kept {
             Some((backup, place)) => {
-                keep::copy_range((backup, place + at), (&file, offset), length)?
+                keeper::copy_range((backup, place + at), (&file, offset), length)?
             }
             None => file.write_all_at(&bytes[at as usize..(at + length) as usize], offset)?,
         }

@@ -2,12 +2,12 @@
 #![allow(unsafe_code)]
 
 use super::caller::Caller;
-use super::file_call::Call;
-use super::note::Recorder;
+use super::file_call::FileCall;
 use super::overwrite::Source;
+use super::recorder::Recorder;
 use crate::role;
 use crate::user::files::last_name_of;
-use crate::user::lowered_limits::Raised;
+use crate::user::lowered_limits::RaisedFileLimit;
 use crate::user::program_runtime::Runtime;
 use std::ffi::{CStr, c_char, c_int};
 use std::fs::{self, File};
@@ -38,14 +38,14 @@ pub unsafe fn file_effect(
     other: *const c_char,
     value: i64,
 ) {
-    if !is_noting(rt) {
+    if !is_recording(rt) {
         return;
     }
     // SAFETY: guaranteed by the caller.
     let string = |name: *const c_char| (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) });
     let names = [(directory, string(path)), (other_directory, string(other))];
     match kind {
-        effect::MADE => made(rt),
+        effect::MADE => record_created(rt),
         effect::FTRUNCATE => on_open(rt, directory, |recorder| {
             recorder.truncate_open(directory, value.max(0) as u64)
         }),
@@ -67,15 +67,15 @@ pub unsafe fn file_effect(
 /// Records that a part of an open file is about to be overwritten.
 ///
 /// The part is overwritten by a write or in a mapping.
-pub fn overwriting(rt: &Runtime, fd: c_int, part: &effect::Part, is_mapped: bool) {
+pub fn record_overwriting(rt: &Runtime, fd: c_int, part: &effect::Part, is_mapped: bool) {
     on_open(rt, fd, |recorder| {
         recorder.overwrite_open(fd, (part.offset, part.length), is_mapped)
     });
 }
 
 fn on_open(rt: &Runtime, fd: c_int, act: impl FnOnce(&mut Recorder) -> io::Result<()>) {
-    let _raised = Raised::new();
-    if is_noting(rt)
+    let _raised = RaisedFileLimit::new();
+    if is_recording(rt)
         && let Some(recorder) = &mut *rt.undo.recorder.borrow_mut()
         && let Err(error) = act(recorder)
     {
@@ -87,7 +87,7 @@ fn on_open(rt: &Runtime, fd: c_int, act: impl FnOnce(&mut Recorder) -> io::Resul
 /// True if effects are recorded.
 ///
 /// False in a child that the program has forked, which has a copy of the recorder.
-fn is_noting(rt: &Runtime) -> bool {
+fn is_recording(rt: &Runtime) -> bool {
     let is_of_this =
         |recorder: &Recorder| recorder.is_on() && recorder.process() == std::process::id();
     (role::is_protected() || rt.undo.early.get())
@@ -95,7 +95,7 @@ fn is_noting(rt: &Runtime) -> bool {
 }
 
 /// Records a call that understudy is about to make for the program; [`made`] follows.
-pub fn note(rt: &Runtime, call: &Call) {
+pub fn note(rt: &Runtime, call: &FileCall) {
     with_recorder(rt, call.path(), |recorder| {
         let noted = recorder.note(call);
         WRITTEN.await_name(recorder.awaits_name());
@@ -104,7 +104,7 @@ pub fn note(rt: &Runtime, call: &Call) {
 }
 
 /// Records that the last recorded call has been made.
-pub fn made(rt: &Runtime) {
+pub fn record_created(rt: &Runtime) {
     with_recorder(rt, Path::new("a new file"), |recorder| {
         let noted = recorder.made();
         WRITTEN.await_name(recorder.awaits_name());
@@ -115,7 +115,7 @@ pub fn made(rt: &Runtime) {
 /// Records ranges of an open file of the program that understudy is about to write.
 pub fn note_overwriting(rt: &Runtime, file: &File, ranges: &[ByteRange]) {
     let name = || last_name_of(file);
-    if is_noting(rt)
+    if is_recording(rt)
         && let Some(recorder) = &mut *rt.undo.recorder.borrow_mut()
         && let Err(error) = recorder.overwrite(name, Source::Readable(file), ranges)
     {
@@ -129,8 +129,8 @@ pub(super) fn with_recorder(
     path: &Path,
     act: impl FnOnce(&mut Recorder) -> io::Result<()>,
 ) {
-    let _raised = Raised::new();
-    if is_noting(rt)
+    let _raised = RaisedFileLimit::new();
+    if is_recording(rt)
         && let Some(recorder) = &mut *rt.undo.recorder.borrow_mut()
         && let Err(error) = act(recorder)
     {

@@ -2,11 +2,11 @@
 
 use super::apply;
 use super::caller::followed;
-use super::file_call::{Call, exchange};
-use super::log::RENEWED;
-use super::log::{Effect, Id, Line, Log, Record};
-use super::note::Recorder;
-use super::place::{LOCK, Place};
+use super::file_call::{FileCall, exchange};
+use super::log_location::{LOCK, LogLocation};
+use super::recorder::Recorder;
+use super::undo_log::REWRITTEN;
+use super::undo_log::{Effect, FileId, LogLine, Record, UndoLog};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -18,17 +18,17 @@ use understudy_numbers::{Epoch, ProcessNumber};
 mod strangers;
 
 /// Directory that is removed when the value is dropped.
-struct Room(PathBuf);
+struct TemporaryDirectory(PathBuf);
 
-impl Room {
-    fn new(name: &str) -> Room {
+impl TemporaryDirectory {
+    fn new(name: &str) -> TemporaryDirectory {
         let path =
             std::env::temp_dir().join(format!("understudy-undo-{}-{name}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
         for part in ["files", "memory"] {
             fs::create_dir_all(path.join(part)).unwrap();
         }
-        Room(path.canonicalize().unwrap())
+        TemporaryDirectory(path.canonicalize().unwrap())
     }
 
     fn files(&self) -> PathBuf {
@@ -52,8 +52,8 @@ impl Room {
         self.try_undo(ranks, section).unwrap();
     }
 
-    fn try_undo(&self, ranks: u32, section: u64) -> Result<(), apply::Failed> {
-        let logs = (0..ranks).filter_map(|rank| Log::open(&self.log(rank)).unwrap());
+    fn try_undo(&self, ranks: u32, section: u64) -> Result<(), apply::UndoError> {
+        let logs = (0..ranks).filter_map(|rank| UndoLog::open(&self.log(rank)).unwrap());
         apply::undo(&mut logs.collect::<Vec<_>>(), Epoch(section))
     }
 
@@ -65,7 +65,7 @@ impl Room {
     }
 }
 
-impl Drop for Room {
+impl Drop for TemporaryDirectory {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -113,9 +113,9 @@ fn created(section: u64, name: &str) -> Record {
 
 #[test]
 fn a_log_is_read_as_it_was_written_and_a_torn_tail_is_left_out() {
-    let room = Room::new("torn");
+    let room = TemporaryDirectory::new("torn");
     let path = room.log(0);
-    let mut log = Log::create(&path).unwrap();
+    let mut log = UndoLog::create(&path).unwrap();
     let records = [
         created(1, "a"),
         created(1, "b"),
@@ -123,21 +123,21 @@ fn a_log_is_read_as_it_was_written_and_a_torn_tail_is_left_out() {
     ];
     let mut ends = vec![fs::metadata(&path).unwrap().len()];
     for record in &records {
-        log.append(Line::Record(record.clone())).unwrap();
+        log.append(LogLine::Record(record.clone())).unwrap();
         ends.push(fs::metadata(&path).unwrap().len());
     }
     let bytes = fs::read(&path).unwrap();
     for length in ends[0]..=bytes.len() as u64 {
         fs::write(&path, &bytes[..length as usize]).unwrap();
         let whole = ends.iter().filter(|end| **end <= length).count() - 1;
-        let read = Log::open(&path).unwrap().unwrap();
+        let read = UndoLog::open(&path).unwrap().unwrap();
         assert!(read.records().eq(&records[..whole]), "{length} bytes");
     }
     let mut damaged = bytes;
     *damaged.last_mut().unwrap() ^= 1;
     fs::write(&path, damaged).unwrap();
     assert!(
-        Log::open(&path)
+        UndoLog::open(&path)
             .unwrap()
             .unwrap()
             .records()
@@ -147,14 +147,14 @@ fn a_log_is_read_as_it_was_written_and_a_torn_tail_is_left_out() {
 
 #[test]
 fn sections_are_forgotten_and_what_follows_stays() {
-    let room = Room::new("sections");
-    let mut log = Log::create(&room.log(0)).unwrap();
+    let room = TemporaryDirectory::new("sections");
+    let mut log = UndoLog::create(&room.log(0)).unwrap();
     for section in 1..=4 {
-        log.append(Line::Record(created(section, "x"))).unwrap();
+        log.append(LogLine::Record(created(section, "x"))).unwrap();
     }
     log.forget_before(Epoch(3)).unwrap();
-    log.append(Line::Record(created(5, "y"))).unwrap();
-    let read = Log::open(&room.log(0)).unwrap().unwrap();
+    log.append(LogLine::Record(created(5, "y"))).unwrap();
+    let read = UndoLog::open(&room.log(0)).unwrap().unwrap();
     assert!(!read.is_abandoned());
     assert!(
         read.records()
@@ -163,41 +163,45 @@ fn sections_are_forgotten_and_what_follows_stays() {
     );
     log.forget_before(Epoch(9)).unwrap();
     assert_eq!(
-        Log::open(&room.log(0)).unwrap().unwrap().records().count(),
+        UndoLog::open(&room.log(0))
+            .unwrap()
+            .unwrap()
+            .records()
+            .count(),
         0
     );
     log.unlock();
-    let left = Log::open(&room.log(0)).unwrap().unwrap();
+    let left = UndoLog::open(&room.log(0)).unwrap().unwrap();
     assert!(left.is_abandoned());
     left.unlock();
     // The next process of that rank creates a new log.
-    assert_eq!(Log::create(&room.log(0)).unwrap().records().count(), 0);
+    assert_eq!(UndoLog::create(&room.log(0)).unwrap().records().count(), 0);
 }
 
 #[test]
 fn a_file_that_is_no_log_is_left_alone() {
-    let room = Room::new("foreign");
+    let room = TemporaryDirectory::new("foreign");
     fs::write(room.log(0), "something else").unwrap();
-    assert!(Log::open(&room.log(0)).unwrap().is_none());
-    assert!(Log::create(&room.log(0)).is_err());
+    assert!(UndoLog::open(&room.log(0)).unwrap().is_none());
+    assert!(UndoLog::create(&room.log(0)).is_err());
     symlink(room.log(0), room.log(1)).unwrap();
-    assert!(Log::open(&room.log(1)).is_err());
+    assert!(UndoLog::open(&room.log(1)).is_err());
 }
 
 #[test]
 fn another_file_of_the_same_name_is_not_cut() {
-    let room = Room::new("identity");
+    let room = TemporaryDirectory::new("identity");
     let (path, other) = (room.files().join("a"), room.files().join("b"));
     fs::write(&path, "twelve bytes").unwrap();
     fs::write(&other, "b").unwrap();
-    let mut log = Log::create(&room.log(0)).unwrap();
-    let id = Id::of(&fs::metadata(&other).unwrap());
+    let mut log = UndoLog::create(&room.log(0)).unwrap();
+    let id = FileId::of(&fs::metadata(&other).unwrap());
     let effect = Effect::Grown {
         path: path.clone(),
         id,
         size: 3,
     };
-    log.append(Line::Record(Record::new(Epoch(1), 1, effect)))
+    log.append(LogLine::Record(Record::new(Epoch(1), 1, effect)))
         .unwrap();
     room.undo(1, 1);
     assert_eq!(fs::read(path).unwrap(), b"twelve bytes");
@@ -205,26 +209,26 @@ fn another_file_of_the_same_name_is_not_cut() {
 
 /// A process may fail while it creates its log, rewrites it, or undoes effects.
 #[test]
-fn what_the_dead_have_begun_is_removed() {
-    let room = Room::new("halves");
+fn incomplete_files_of_failed_processes_are_removed() {
+    let room = TemporaryDirectory::new("halves");
     let directory = room.0.join("memory");
-    let place = Place::Disk {
+    let place = LogLocation::Disk {
         directory: directory.clone(),
         lineage: "lineage".into(),
         start: 1,
     };
     let log = place.log_of(ProcessNumber(0));
     fs::write(&log, "under").unwrap();
-    for extension in [RENEWED, LOCK] {
+    for extension in [REWRITTEN, LOCK] {
         fs::write(log.with_extension(extension), "").unwrap();
     }
-    let held = fs::File::create(place.log_of(ProcessNumber(1)).with_extension(RENEWED)).unwrap();
+    let held = fs::File::create(place.log_of(ProcessNumber(1)).with_extension(REWRITTEN)).unwrap();
     held.lock().unwrap();
     place.clean(false);
     let left: Vec<PathBuf> = tree(&directory).into_keys().collect();
     assert_eq!(
         left,
-        [place.log_of(ProcessNumber(1)).with_extension(RENEWED)]
+        [place.log_of(ProcessNumber(1)).with_extension(REWRITTEN)]
     );
     place.clean(true);
     assert!(tree(&directory).is_empty());
@@ -235,13 +239,13 @@ fn what_the_dead_have_begun_is_removed() {
 /// Then forgets its section before the removal is undone.
 #[test]
 fn a_backup_that_was_moved_is_found_when_it_is_forgotten() {
-    let room = Room::new("moved");
+    let room = TemporaryDirectory::new("moved");
     let top = room.files();
     let file = top.join("d/f/a");
     fs::create_dir_all(top.join("d/f")).unwrap();
     fs::write(&file, "old").unwrap();
     let mut rank = room.recorder(0);
-    let remove = |path: &Path| Call::Remove {
+    let remove = |path: &Path| FileCall::Remove {
         path: path.to_owned(),
         files: true,
         directories: true,
@@ -255,7 +259,7 @@ fn a_backup_that_was_moved_is_found_when_it_is_forgotten() {
     rank.note(&remove(&top.join("d/f"))).unwrap();
     fs::remove_dir(top.join("d/f")).unwrap();
     let (from, to) = (top.join("d"), top.join("e"));
-    let rename = Call::Rename {
+    let rename = FileCall::Rename {
         from: from.clone(),
         to: to.clone(),
         flags: 0,
@@ -277,19 +281,19 @@ fn a_backup_that_was_moved_is_found_when_it_is_forgotten() {
 ///
 /// The removal is not recorded, because the file is new.
 #[test]
-fn an_exchange_is_undone_though_one_of_the_two_is_gone() {
-    let room = Room::new("exchange");
+fn an_exchange_is_undone_after_one_name_was_removed() {
+    let room = TemporaryDirectory::new("exchange");
     let (old, new) = (room.files().join("old"), room.files().join("new"));
     fs::create_dir(&old).unwrap();
     fs::write(old.join("file"), "old").unwrap();
-    let mut log = Log::create(&room.log(0)).unwrap();
+    let mut log = UndoLog::create(&room.log(0)).unwrap();
     let mut write = |time, effect| {
-        log.append(Line::Record(Record::new(Epoch(1), time, effect)))
+        log.append(LogLine::Record(Record::new(Epoch(1), time, effect)))
             .unwrap();
     };
     write(1, Effect::Created { path: new.clone() });
     fs::write(&new, "new").unwrap();
-    let id = Id::of(&fs::metadata(&new).unwrap());
+    let id = FileId::of(&fs::metadata(&new).unwrap());
     let (from, to) = (new.clone(), old.clone());
     write(2, Effect::Exchanged { from, to, id });
     exchange(&new, &old).unwrap();
@@ -319,7 +323,7 @@ impl Random {
 /// Returns a random call on one of a few names.
 ///
 /// With few names, calls often use equal ones.
-fn any_call(random: &mut Random, top: &Path) -> Call {
+fn any_call(random: &mut Random, top: &Path) -> FileCall {
     const NAMES: &[&str] = &[
         "a", "b", "c", "d", "d/a", "d/b", "e", "e/a", "d/f", "d/f/a", "e/f", "e/f/a",
     ];
@@ -335,25 +339,25 @@ fn any_call(random: &mut Random, top: &Path) -> Call {
     ];
     let path = top.join(random.pick(NAMES));
     match random.below(8) {
-        0..3 => Call::Open {
+        0..3 => FileCall::Open {
             path: followed(path),
             flags: *random.pick(FLAGS),
         },
-        3 | 4 => Call::Rename {
+        3 | 4 => FileCall::Rename {
             from: path,
             to: top.join(random.pick(NAMES)),
             flags: *random.pick(&[0, 0, 0, libc::RENAME_NOREPLACE, libc::RENAME_EXCHANGE]),
         },
-        5 => Call::Remove {
+        5 => FileCall::Remove {
             path,
             files: random.below(3) > 0,
             directories: random.below(2) > 0,
         },
-        6 => Call::Create {
+        6 => FileCall::Create {
             path,
             directory: random.below(4) > 0,
         },
-        _ => Call::Truncate {
+        _ => FileCall::Truncate {
             path: followed(path),
             length: random.below(300) as i64,
         },
@@ -390,13 +394,13 @@ fn write_within(
 
 /// Makes the call like the program; it may fail as in a program. Written files may stay open.
 fn perform(
-    call: &Call,
+    call: &FileCall,
     random: &mut Random,
     recorder: &mut Recorder,
     open: &mut Vec<File>,
 ) -> std::io::Result<()> {
     match call {
-        Call::Open { path, flags } => {
+        FileCall::Open { path, flags } => {
             let access = flags & libc::O_ACCMODE;
             let mut options = OpenOptions::new();
             options
@@ -418,10 +422,14 @@ fn perform(
             }
             file.write_all(&vec![b'a' + random.below(26) as u8; random.below(200)])
         }
-        Call::Rename { from, to, flags } if *flags == libc::RENAME_EXCHANGE => exchange(from, to),
-        Call::Rename { to, flags, .. } if *flags != 0 && fs::symlink_metadata(to).is_ok() => Ok(()),
-        Call::Rename { from, to, .. } => fs::rename(from, to),
-        Call::Remove {
+        FileCall::Rename { from, to, flags } if *flags == libc::RENAME_EXCHANGE => {
+            exchange(from, to)
+        }
+        FileCall::Rename { to, flags, .. } if *flags != 0 && fs::symlink_metadata(to).is_ok() => {
+            Ok(())
+        }
+        FileCall::Rename { from, to, .. } => fs::rename(from, to),
+        FileCall::Remove {
             path,
             files,
             directories,
@@ -430,13 +438,13 @@ fn perform(
             false if *files => fs::remove_file(path),
             _ => Ok(()),
         },
-        Call::Create {
+        FileCall::Create {
             path,
             directory: true,
         } => fs::create_dir(path),
-        Call::Create { path, .. } if random.below(2) == 0 => symlink("somewhere", path),
-        Call::Create { path, .. } => fs::hard_link(path.with_file_name("a"), path),
-        Call::Truncate { path, length } => OpenOptions::new()
+        FileCall::Create { path, .. } if random.below(2) == 0 => symlink("somewhere", path),
+        FileCall::Create { path, .. } => fs::hard_link(path.with_file_name("a"), path),
+        FileCall::Truncate { path, length } => OpenOptions::new()
             .write(true)
             .open(path)?
             .set_len(*length as u64),
@@ -467,7 +475,7 @@ fn difference(now: &Tree, then: &Tree) -> Vec<String> {
 fn round(seed: u64) {
     let count = 1 + (seed % 2) as u32;
     let random = &mut Random(seed);
-    let room = Room::new(&format!("random-{seed}"));
+    let room = TemporaryDirectory::new(&format!("random-{seed}"));
     let mut ranks: Vec<Recorder> = (0..count).map(|rank| room.recorder(rank)).collect();
     let (mut cuts, mut open) = (Vec::new(), [Vec::new(), Vec::new()]);
     for section in 0..4 {

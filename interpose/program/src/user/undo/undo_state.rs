@@ -1,8 +1,8 @@
 //! Recorders of the effects of this process and of its children.
 
 use super::child_effects::ChildEffects;
-use super::note::Recorder;
-use super::place::Place;
+use super::log_location::LogLocation;
+use super::recorder::Recorder;
 use crate::runtime_state::StateCell;
 use std::cell::Cell;
 
@@ -14,7 +14,7 @@ pub struct UndoState {
     /// True if effects of child processes cannot be recorded.
     pub cannot_note_child_effects: Cell<bool>,
     /// Location beside the checkpoints on disk, until the end of the job.
-    pub on_disk: StateCell<Option<Place>>,
+    pub on_disk: StateCell<Option<LogLocation>>,
     /// True if effects are recorded before MPI_Init.
     ///
     /// This is the case in a restarted job: earlier effects of the program are on disk.

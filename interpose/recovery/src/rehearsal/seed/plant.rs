@@ -74,7 +74,7 @@ fn fork(rt: &Runtime) -> io::Result<Line> {
             child => {
                 libc::waitpid(child, std::ptr::null_mut(), 0);
                 // The program must not get a signal for a child that is not its own.
-                signals::forget(libc::SIGCHLD);
+                signals::discard_pending(libc::SIGCHLD);
                 Ok(mine)
             }
         }

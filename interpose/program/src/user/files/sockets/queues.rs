@@ -5,8 +5,8 @@
 
 use super::socket_options::{self, PEEK_OFFSET};
 use super::tcp::{self, MAX_CONTENT, MAX_WAIT, TOO_MUCH};
-use crate::user::open;
-use crate::user::open::stat;
+use crate::user::descriptors;
+use crate::user::descriptors::stat;
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::{Mutex, PoisonError};
@@ -26,7 +26,7 @@ pub fn content(fd: i32) -> Result<Vec<Vec<u8>>, &'static str> {
     let mut with_empty = WITH_EMPTY_MESSAGE
         .lock()
         .unwrap_or_else(PoisonError::into_inner);
-    if with_empty.contains(&inode) && open::events(fd, libc::POLLIN) & libc::POLLIN != 0 {
+    if with_empty.contains(&inode) && descriptors::events(fd, libc::POLLIN) & libc::POLLIN != 0 {
         return Err(EMPTY_MESSAGE);
     }
     let offset = PEEK_OFFSET.read(fd);
@@ -48,8 +48,8 @@ fn all_messages(fd: i32) -> Result<Vec<Vec<u8>>, &'static str> {
     let kind = socket_options::number(fd, libc::SO_TYPE);
     let mut messages: Vec<Vec<u8>> = Vec::new();
     while let Some(message) = peek(fd)? {
-        let is_end =
-            kind != libc::SOCK_DGRAM && open::events(fd, libc::POLLRDHUP) & libc::POLLRDHUP != 0;
+        let is_end = kind != libc::SOCK_DGRAM
+            && descriptors::events(fd, libc::POLLRDHUP) & libc::POLLRDHUP != 0;
         match messages.last_mut() {
             _ if message.is_empty() && is_end => break,
             _ if message.is_empty() => return Err(EMPTY_MESSAGE),
@@ -102,7 +102,7 @@ pub fn send_all(fd: i32, messages: &[Vec<u8>]) -> io::Result<()> {
             let sent = unsafe { libc::send(fd, rest.as_ptr().cast(), rest.len(), flags) };
             match usize::try_from(sent) {
                 Ok(sent) => rest = &rest[sent..],
-                Err(_) if tcp::is_tcp(fd) && tcp::has_room(fd) => {}
+                Err(_) if tcp::is_tcp(fd) && tcp::wait_for_room(fd) => {}
                 Err(_) => return Err(io::Error::last_os_error()),
             }
             if rest.is_empty() {
@@ -136,7 +136,8 @@ pub fn drain(fd: i32) {
 /// Receives and discards all data that waits in a connection or is in flight.
 pub fn drain_connection(fd: i32, other: i32) {
     let start = Instant::now();
-    while !(tcp::has_arrived(other, fd) && tcp::waiting(fd) == 0) && start.elapsed() < MAX_WAIT {
+    while !(tcp::wait_for_arrival(other, fd) && tcp::waiting(fd) == 0) && start.elapsed() < MAX_WAIT
+    {
         drain(fd);
     }
 }

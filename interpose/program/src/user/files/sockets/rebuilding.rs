@@ -13,7 +13,7 @@ use super::socket_options::{
     CORK, DEFER_ACCEPT, NO_DELAY, RECEIVE_BUFFER, REUSE_ADDRESS, REUSE_PORT, reset_at_close,
 };
 use super::{connecting, tcp, time_wait};
-use crate::user::open;
+use crate::user::descriptors;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::IpAddr;
@@ -71,7 +71,7 @@ pub fn empty_listener(fd: i32, backlog: u32) {
 
 /// Accepts a connection that arrives within `patience`.
 fn accept(fd: i32, patience: Duration) -> io::Result<OwnedFd> {
-    if open::events_within(fd, libc::POLLIN, patience) & libc::POLLIN == 0 {
+    if descriptors::events_within(fd, libc::POLLIN, patience) & libc::POLLIN == 0 {
         return Err(io::ErrorKind::TimedOut.into());
     }
     // SAFETY: accept4(2), whose new descriptor has no other owner.
@@ -88,7 +88,7 @@ fn accept(fd: i32, patience: Duration) -> io::Result<OwnedFd> {
 /// Creates a socket of equal kind and options.
 ///
 /// The socket's options allow closed connections with an equal address.
-fn like(socket: &Socket) -> io::Result<OwnedFd> {
+fn create_like(socket: &Socket) -> io::Result<OwnedFd> {
     let [family, kind, protocol] = socket.kind;
     // SAFETY: socket(2), whose new descriptor has no other owner.
     let made = unsafe { owned(libc::socket(family, kind, protocol))? };
@@ -101,7 +101,10 @@ fn like(socket: &Socket) -> io::Result<OwnedFd> {
 }
 
 /// Retries a bind or connect operation while the kernel keeps the address.
-fn patiently<T>(ports: &BTreeSet<u16>, mut act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+fn retry_while_in_use<T>(
+    ports: &BTreeSet<u16>,
+    mut act: impl FnMut() -> io::Result<T>,
+) -> io::Result<T> {
     let start = Instant::now();
     loop {
         let error = match act() {
@@ -118,7 +121,7 @@ fn patiently<T>(ports: &BTreeSet<u16>, mut act: impl FnMut() -> io::Result<T>) -
 }
 
 fn listen_at(socket: &Socket, address: &Endpoint, backlog: u32) -> io::Result<OwnedFd> {
-    let made = like(socket)?;
+    let made = create_like(socket)?;
     address.bind(made.as_raw_fd())?;
     // SAFETY: listen(2) of a socket of this function.
     let rc = unsafe { libc::listen(made.as_raw_fd(), backlog.cast_signed()) };
@@ -213,7 +216,7 @@ impl Rebuilder<'_> {
         let socket = self.saved[&fd];
         if let (Some(address), Some(backlog)) = (&socket.address, socket.backlog) {
             let listen = || listen_at(socket, address, backlog);
-            let made = patiently(&socket.ports().collect(), listen)?;
+            let made = retry_while_in_use(&socket.ports().collect(), listen)?;
             self.made.insert(fd, made);
         }
         Ok(())
@@ -246,7 +249,7 @@ impl Rebuilder<'_> {
         let found = self.saved.iter().find(is_other);
         let (&other_fd, &other) = found.ok_or(io::ErrorKind::NotFound)?;
         let ports = socket.ports().chain(other.ports()).collect();
-        let [one, two] = patiently(&ports, || self.connect(socket, other))?;
+        let [one, two] = retry_while_in_use(&ports, || self.connect(socket, other))?;
         self.made.extend([(fd, one), (other_fd, two)]);
         Ok(())
     }
@@ -258,11 +261,12 @@ impl Rebuilder<'_> {
             closed_peer: None,
             ..socket.clone()
         };
-        let [made, peer] = patiently(&socket.ports().collect(), || self.connect(socket, &other))?;
+        let [made, peer] =
+            retry_while_in_use(&socket.ports().collect(), || self.connect(socket, &other))?;
         open_wide(made.as_raw_fd(), socket);
         open_wide(peer.as_raw_fd(), &other);
         send_all(peer.as_raw_fd(), &socket.content)?;
-        tcp::has_arrived(peer.as_raw_fd(), made.as_raw_fd());
+        tcp::wait_for_arrival(peer.as_raw_fd(), made.as_raw_fd());
         Ok(made)
     }
 
@@ -296,8 +300,8 @@ fn connect_by(listener: i32, acceptor: &Socket, connector: &Socket) -> io::Resul
     };
     let to = in_family(to, connector.kind[0]).ok_or(io::ErrorKind::NotFound)?;
     while accept(listener, Duration::ZERO).is_ok() {}
-    let connected = connecting::connect_from(|| like(connector), from, &to)?;
-    if !tcp::has_room(connected.as_raw_fd()) {
+    let connected = connecting::connect_from(|| create_like(connector), from, &to)?;
+    if !tcp::wait_for_room(connected.as_raw_fd()) {
         return Err(io::ErrorKind::TimedOut.into());
     }
     loop {

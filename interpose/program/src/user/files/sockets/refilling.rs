@@ -39,7 +39,7 @@ pub fn fill(all: &BTreeMap<i32, &Socket>) -> io::Result<()> {
 
 /// Sends the content of the checkpoint to a socket from its other end.
 fn refill(fd: i32, other: i32, socket: &Socket) -> io::Result<()> {
-    let has_arrived = || !socket.has_address() || tcp::has_arrived(other, fd);
+    let has_arrived = || !socket.has_address() || tcp::wait_for_arrival(other, fd);
     if has_arrived() && content(fd).is_ok_and(|now| now == socket.content) {
         return Ok(());
     }

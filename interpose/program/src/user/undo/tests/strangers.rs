@@ -5,15 +5,15 @@ use std::os::unix::fs::DirBuilderExt;
 
 const FROM_NOTHING: i32 = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC;
 
-fn opening(path: &Path, flags: i32) -> Call {
-    Call::Open {
+fn opening(path: &Path, flags: i32) -> FileCall {
+    FileCall::Open {
         path: path.to_owned(),
         flags,
     }
 }
 
-fn removing(path: &Path) -> Call {
-    Call::Remove {
+fn removing(path: &Path) -> FileCall {
+    FileCall::Remove {
         path: path.to_owned(),
         files: true,
         directories: true,
@@ -39,7 +39,7 @@ fn remove(rank: &mut Recorder, path: &Path) {
 
 /// Checks that the undo fails with a message about this file.
 #[track_caller]
-fn assert_fails(room: &Room, path: &Path, why: &str) {
+fn assert_fails(room: &TemporaryDirectory, path: &Path, why: &str) {
     let failed = room.try_undo(1, 1).expect_err("not undone");
     assert_eq!(failed.path, path);
     let error = failed.error.to_string();
@@ -49,7 +49,7 @@ fn assert_fails(room: &Room, path: &Path, why: &str) {
 #[test]
 fn a_file_in_the_place_of_a_new_one_stays() {
     for is_moved in [true, false] {
-        let room = Room::new(&format!("replaced-{is_moved}"));
+        let room = TemporaryDirectory::new(&format!("replaced-{is_moved}"));
         let data = room.files().join("data");
         let mut rank = room.recorder(0);
         rank.begin(Epoch(1));
@@ -69,7 +69,7 @@ fn a_file_in_the_place_of_a_new_one_stays() {
 
 #[test]
 fn a_name_that_the_job_has_given_up_is_of_no_interest() {
-    let room = Room::new("given-up");
+    let room = TemporaryDirectory::new("given-up");
     let [lock, failed] = ["lock", "failed"].map(|name| room.files().join(name));
     let mut rank = room.recorder(0);
     rank.begin(Epoch(1));
@@ -91,7 +91,7 @@ fn a_name_that_the_job_has_given_up_is_of_no_interest() {
 
 #[test]
 fn a_file_in_the_place_of_an_old_one_stays() {
-    let room = Room::new("old");
+    let room = TemporaryDirectory::new("old");
     let [removed, changed] = ["removed", "changed"].map(|name| room.files().join(name));
     for path in [&removed, &changed] {
         fs::write(path, "old").unwrap();
@@ -123,7 +123,7 @@ fn nothing_is_undone_through_a_directory_that_was_exchanged() {
         ("removed", remove),
         ("renamed", |rank, path| {
             let to = path.with_extension("renamed");
-            rank.note(&Call::Rename {
+            rank.note(&FileCall::Rename {
                 from: path.to_owned(),
                 to: to.clone(),
                 flags: 0,
@@ -133,7 +133,7 @@ fn nothing_is_undone_through_a_directory_that_was_exchanged() {
         }),
     ];
     for (name, act) in acts {
-        let room = Room::new(&format!("exchanged-{name}"));
+        let room = TemporaryDirectory::new(&format!("exchanged-{name}"));
         let [sub, away, private] = ["sub", "away", "private"].map(|it| room.files().join(it));
         fs::create_dir(&sub).unwrap();
         fs::DirBuilder::new().mode(0o700).create(&private).unwrap();
@@ -182,7 +182,7 @@ fn destroy(which: &str, rank: &mut Recorder, path: &Path) {
 fn a_missing_backup_is_reported() {
     for which in ["removed", "truncated", "overwritten"] {
         for is_exchanged in [false, true] {
-            let room = Room::new(&format!("backup-{which}-{is_exchanged}"));
+            let room = TemporaryDirectory::new(&format!("backup-{which}-{is_exchanged}"));
             let data = room.files().join("data");
             fs::write(&data, vec![b'o'; 100 << 10]).unwrap();
             let mut rank = room.recorder(0);
@@ -206,12 +206,12 @@ fn a_missing_backup_is_reported() {
 /// A rank fails before its backup is complete: nothing has been destroyed yet.
 #[test]
 fn a_backup_that_was_never_complete_is_not_missed() {
-    let room = Room::new("incomplete");
+    let room = TemporaryDirectory::new("incomplete");
     let data = room.files().join("data");
     fs::write(&data, vec![b'o'; 100 << 10]).unwrap();
-    let mut log = Log::create(&room.log(0)).unwrap();
+    let mut log = UndoLog::create(&room.log(0)).unwrap();
     let (path, backup) = (data.clone(), room.files().join(".understudy-job-0-1"));
-    let id = Id::of(&fs::metadata(&data).unwrap());
+    let id = FileId::of(&fs::metadata(&data).unwrap());
     for effect in [
         Effect::Changed {
             path: path.clone(),
@@ -225,7 +225,7 @@ fn a_backup_that_was_never_complete_is_not_missed() {
             backup: backup.clone(),
         },
     ] {
-        log.append(Line::Record(Record::new(Epoch(1), 1, effect)))
+        log.append(LogLine::Record(Record::new(Epoch(1), 1, effect)))
             .unwrap();
     }
     room.undo(1, 1);
@@ -235,7 +235,7 @@ fn a_backup_that_was_never_complete_is_not_missed() {
 /// Outcomes stay with their records when a log is rewritten.
 #[test]
 fn outcomes_outlive_sections_that_are_forgotten() {
-    let room = Room::new("outcomes");
+    let room = TemporaryDirectory::new("outcomes");
     let data = room.files().join("data");
     let mut rank = room.recorder(0);
     rank.begin(Epoch(1));
@@ -243,8 +243,8 @@ fn outcomes_outlive_sections_that_are_forgotten() {
     rank.begin(Epoch(2));
     write(&mut rank, &data, "the job's");
     rank.forget_before(Epoch(2)).unwrap();
-    let log = Log::open(&room.log(0)).unwrap().unwrap();
+    let log = UndoLog::open(&room.log(0)).unwrap().unwrap();
     let outcomes: Vec<_> = log.noted().map(|it| it.outcome.map(|it| it.id)).collect();
-    assert_eq!(outcomes, [Some(Id::of(&fs::metadata(&data).unwrap()))]);
+    assert_eq!(outcomes, [Some(FileId::of(&fs::metadata(&data).unwrap()))]);
     rank.end().unwrap();
 }

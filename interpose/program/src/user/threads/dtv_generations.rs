@@ -65,7 +65,7 @@ pub fn generations() -> Option<Vec<Generation>> {
 /// Returns the generation of a thread's vector.
 ///
 /// `None` if the vector would not be in the image.
-pub fn known_by(block: u64) -> Option<u64> {
+pub fn generation_of(block: u64) -> Option<u64> {
     let heap = USER_LD_HEAP as u64..(USER_LD_HEAP + LD_HEAP_SIZE) as u64;
     // SAFETY: the control block of a thread of the program. Entry 0 of its vector is the
     // generation.
@@ -105,12 +105,17 @@ fn translate(known: u64, then: &[Generation], now: &[Generation]) -> Option<u64>
 ///
 /// # Safety
 /// `block` must be the control block of a stopped thread.
-pub unsafe fn tell(block: u64, known: u64, then: &[Generation], now: &[Generation]) -> bool {
+pub unsafe fn set_generation(
+    block: u64,
+    known: u64,
+    then: &[Generation],
+    now: &[Generation],
+) -> bool {
     let Some(generation) = translate(known, then, now) else {
         return false;
     };
     if generation != known {
-        // SAFETY: as in `known_by`.
+        // SAFETY: as in `generation_of`.
         unsafe { (word(block + VECTOR) as *mut u64).write(generation) };
     }
     true

@@ -5,7 +5,7 @@
 //! these, because the job may be restarted on another node or after the memory was lost. If the
 //! disk is full, a log continues in memory, and a mark stays on disk.
 
-use super::log::{Log, RENEWED};
+use super::undo_log::{REWRITTEN, UndoLog};
 use std::ffi::OsStr;
 use std::fmt::{self, Display, Formatter};
 use std::fs;
@@ -39,7 +39,7 @@ impl Display for ChildLogLabel {
 }
 
 #[derive(Clone, Debug)]
-pub enum Place {
+pub enum LogLocation {
     /// Memory, with the name of the job and the number of its ranks.
     Memory(String, u32),
     Disk {
@@ -51,7 +51,7 @@ pub enum Place {
     },
 }
 
-impl Place {
+impl LogLocation {
     /// Returns the path of the log of a process of this start of the job.
     pub fn log_of(&self, process: ProcessNumber) -> PathBuf {
         self.named(&process)
@@ -64,20 +64,22 @@ impl Place {
 
     fn named(&self, label: &dyn Display) -> PathBuf {
         match self {
-            Place::Memory(job, _) => in_memory().join(format!("understudy-{job}-{label}.{LOG}")),
-            Place::Disk { directory, .. } => directory.join(self.name_on_disk(label)),
+            LogLocation::Memory(job, _) => {
+                in_memory().join(format!("understudy-{job}-{label}.{LOG}"))
+            }
+            LogLocation::Disk { directory, .. } => directory.join(self.name_on_disk(label)),
         }
     }
 
     /// Returns the path at which a log continues if the disk is full.
-    pub fn refuge_of(&self, label: &dyn Display) -> PathBuf {
+    pub fn fallback_of(&self, label: &dyn Display) -> PathBuf {
         in_memory().join(self.name_on_disk(label))
     }
 
     fn name_on_disk(&self, label: &dyn Display) -> String {
         match self {
-            Place::Memory(job, _) => format!("understudy-{job}-{label}.{LOG}"),
-            Place::Disk { lineage, start, .. } => {
+            LogLocation::Memory(job, _) => format!("understudy-{job}-{label}.{LOG}"),
+            LogLocation::Disk { lineage, start, .. } => {
                 format!("understudy-{lineage}-{start:016x}-{label}.{LOG}")
             }
         }
@@ -86,7 +88,7 @@ impl Place {
     /// Returns the part of the names of backups that identifies the job.
     pub fn job(&self) -> &str {
         match self {
-            Place::Memory(job, _) | Place::Disk { lineage: job, .. } => job,
+            LogLocation::Memory(job, _) | LogLocation::Disk { lineage: job, .. } => job,
         }
     }
 
@@ -95,8 +97,8 @@ impl Place {
     /// Includes the logs of earlier starts of the job.
     pub fn logs(&self) -> Vec<PathBuf> {
         match self {
-            Place::Memory(_, ranks) => self.in_memory(*ranks).collect(),
-            Place::Disk { directory, .. } => {
+            LogLocation::Memory(_, ranks) => self.in_memory(*ranks).collect(),
+            LogLocation::Disk { directory, .. } => {
                 let mut all = self.found(directory, LOG);
                 all.extend(self.found(&in_memory(), LOG));
                 all
@@ -131,7 +133,7 @@ impl Place {
     ///
     /// Considers all starts of the job.
     pub fn have_effects_since(&self, epoch: Epoch) -> bool {
-        let Place::Disk { directory, .. } = self else {
+        let LogLocation::Disk { directory, .. } = self else {
             return false;
         };
         let noted = |path: &PathBuf| {
@@ -150,7 +152,7 @@ impl Place {
 
     /// Checks that all logs of earlier starts of the job still exist.
     pub fn check(&self) -> io::Result<()> {
-        let Place::Disk { directory, .. } = self else {
+        let LogLocation::Disk { directory, .. } = self else {
             return Ok(());
         };
         for mark in self.found(directory, MOVED) {
@@ -172,15 +174,15 @@ impl Place {
     }
 
     /// Lists files of a process that failed while it rewrote its log or undid effects.
-    fn halves(&self) -> Vec<PathBuf> {
+    fn partial_files(&self) -> Vec<PathBuf> {
         let mut all = Vec::new();
-        for extension in [RENEWED, LOCK, THREADS] {
+        for extension in [REWRITTEN, LOCK, THREADS] {
             match self {
-                Place::Memory(_, ranks) => {
+                LogLocation::Memory(_, ranks) => {
                     let logs = self.in_memory(*ranks);
                     all.extend(logs.map(|log| log.with_extension(extension)));
                 }
-                Place::Disk { directory, .. } => {
+                LogLocation::Disk { directory, .. } => {
                     all.extend(self.found(directory, extension));
                     all.extend(self.found(&in_memory(), extension));
                 }
@@ -196,17 +198,17 @@ impl Place {
         let logs = self
             .logs()
             .into_iter()
-            .filter_map(|path| Log::open(&path).ok().flatten());
+            .filter_map(|path| UndoLog::open(&path).ok().flatten());
         for log in logs.filter(|log| nobody_goes_back || log.is_abandoned()) {
             let _ = log.remove();
         }
-        for path in self.halves() {
+        for path in self.partial_files() {
             if !nobody_goes_back && !is_abandoned(&path) {
                 continue;
             }
             let _ = fs::remove_file(path);
         }
-        if let Place::Disk { directory, .. } = self {
+        if let LogLocation::Disk { directory, .. } = self {
             for mark in self.found(directory, MOVED) {
                 let _ = fs::remove_file(mark);
             }

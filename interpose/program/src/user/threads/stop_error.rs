@@ -2,7 +2,7 @@
 
 /// Reason why threads cannot be stopped now.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-pub enum Deaf {
+pub enum StopError {
     /// A thread does not react to the signal.
     #[error(
         "its thread {0} does not react (a system call of its own blocks signal 33, or waits for a \
@@ -14,5 +14,5 @@ pub enum Deaf {
     Loader,
     /// Number of threads exceeds the number of slots.
     #[error("it has more than {0} threads")]
-    Many(usize),
+    TooManyThreads(usize),
 }

@@ -12,8 +12,8 @@
 //! each other, and in another process the runtime side's records have other addresses.
 #![allow(unsafe_code)]
 
-use super::list::{self, Module};
-use super::vector::{self, Entry};
+use super::dtv::{self, DtvEntry};
+use super::loaded_libraries::{self, ModuleInfo};
 use crate::user::tls;
 use crate::{process_info, system_calls};
 use std::ffi::c_int;
@@ -30,15 +30,15 @@ const REGION: u64 = (LD_HEAP_SIZE / LD_HEAP_REGIONS) as u64;
 static LOCKS: OnceLock<AddrRange> = OnceLock::new();
 
 /// Address and content of a range of memory.
-type Copy = (u64, Vec<u8>);
+type MemoryCopy = (u64, Vec<u8>);
 
 /// State of ld.so at one time.
-pub struct Snapshot {
-    data: Vec<Copy>,
-    heap: Vec<Copy>,
-    books: Vec<u8>,
-    shared: Vec<Copy>,
-    vector: Vec<Entry>,
+pub struct LoaderSnapshot {
+    data: Vec<MemoryCopy>,
+    heap: Vec<MemoryCopy>,
+    bookkeeping: Vec<u8>,
+    shared: Vec<MemoryCopy>,
+    vector: Vec<DtvEntry>,
     runtime: Vec<(u64, u64)>,
 }
 
@@ -50,10 +50,10 @@ pub fn find(first_heap: &[AddrRange]) -> Vec<AddrRange> {
     // ld.so's first allocations follow its data, up to the end of the page.
     let end = (start + length).next_multiple_of(understudy_image::PAGE_SIZE);
     let data = AddrRange::new(start as u64 & !(WORD - 1), end as u64);
-    let Some(not) = not_state(data) else {
+    let Some(not) = excluded_ranges(data) else {
         return Vec::new();
     };
-    if !vector::lengthen(&list::modules()) {
+    if !dtv::lengthen(&loaded_libraries::modules()) {
         return Vec::new();
     }
     let mut places = vec![data];
@@ -61,7 +61,7 @@ pub fn find(first_heap: &[AddrRange]) -> Vec<AddrRange> {
     for hole in not {
         places = places
             .into_iter()
-            .flat_map(|range| super::super::zones::without(range, hole))
+            .flat_map(|range| super::super::excluded_ranges::without(range, hole))
             .collect();
     }
     places
@@ -71,7 +71,7 @@ pub fn find(first_heap: &[AddrRange]) -> Vec<AddrRange> {
 ///
 /// The ranges contain locks, the lists of threads' stacks, and the main thread's control block with
 /// its static thread-local storage.
-fn not_state(data: AddrRange) -> Option<[AddrRange; 3]> {
+fn excluded_ranges(data: AddrRange) -> Option<[AddrRange; 3]> {
     // `struct rtld_global` ends with the lists of stacks (glibc's sysdeps/generic/ldsodefs.h). libc
     // exports their offset for debuggers.
     const LISTS_AND_LOCK: u64 = 3 * 16 + 8 + 8 + 8;
@@ -103,7 +103,7 @@ fn not_state(data: AddrRange) -> Option<[AddrRange; 3]> {
 const MUTEX: u64 = 40;
 const RECURSIVE: u32 = 1;
 
-unsafe extern "C" fn look_for_lock(
+unsafe extern "C" fn find_held_lock(
     _: *mut libc::dl_phdr_info,
     _: usize,
     argument: *mut std::ffi::c_void,
@@ -127,7 +127,7 @@ unsafe extern "C" fn look_for_lock(
 fn locks(data: AddrRange) -> Option<AddrRange> {
     let mut argument: (AddrRange, Vec<u64>) = (data, Vec::new());
     // SAFETY: the callback receives the argument that it expects.
-    unsafe { libc::dl_iterate_phdr(Some(look_for_lock), (&raw mut argument).cast()) };
+    unsafe { libc::dl_iterate_phdr(Some(find_held_lock), (&raw mut argument).cast()) };
     let [held] = argument.1[..] else { return None };
     // SAFETY: words of ld.so's data.
     let kind = |at: u64| unsafe { ((at + 16) as *const u32).read() };
@@ -151,7 +151,7 @@ pub fn is_locked() -> bool {
     words.any(|lock| unsafe { (lock as *const u32).read_volatile() } != 0)
 }
 
-fn copy(range: AddrRange) -> Copy {
+fn copy(range: AddrRange) -> MemoryCopy {
     // SAFETY: mapped memory of ld.so, which no thread changes meanwhile.
     let bytes =
         unsafe { std::slice::from_raw_parts(range.start as *const u8, range.len() as usize) };
@@ -159,7 +159,7 @@ fn copy(range: AddrRange) -> Copy {
 }
 
 /// Writes only the words that differ, because other threads may be reading.
-fn write((at, bytes): &Copy) {
+fn write((at, bytes): &MemoryCopy) {
     for (word, bytes) in (*at..)
         .step_by(WORD as usize)
         .zip(bytes.chunks_exact(WORD as usize))
@@ -227,32 +227,36 @@ fn shared_blocks(places: &[AddrRange]) -> Vec<AddrRange> {
 }
 
 fn runtime_libraries() -> Vec<(u64, u64)> {
-    let key = |module: &Module| (module.base, module.tls_module);
-    list::runtime_modules().iter().map(key).collect()
+    let key = |module: &ModuleInfo| (module.base, module.tls_module);
+    loaded_libraries::runtime_modules()
+        .iter()
+        .map(key)
+        .collect()
 }
 
-impl Snapshot {
+impl LoaderSnapshot {
     /// Copies the state of ld.so, which consists of these ranges.
-    pub fn take(places: &[AddrRange]) -> Snapshot {
+    pub fn take(places: &[AddrRange]) -> LoaderSnapshot {
         let heap = &process_info::info().loader_heap;
-        Snapshot {
+        LoaderSnapshot {
             data: places.iter().copied().map(copy).collect(),
             heap: in_use(0).map(copy).collect(),
             // SAFETY: the preload library's bookkeeping, which has this length.
-            books: unsafe { std::slice::from_raw_parts(heap.state, heap.state_length) }.to_vec(),
+            bookkeeping: unsafe { std::slice::from_raw_parts(heap.state, heap.state_length) }
+                .to_vec(),
             shared: shared_blocks(places).into_iter().map(copy).collect(),
-            vector: vector::entries(),
+            vector: dtv::entries(),
             runtime: runtime_libraries(),
         }
     }
 
     /// Restores the state. Returns false and changes nothing if this is impossible.
-    pub fn put_back(&self) -> bool {
+    pub fn restore(&self) -> bool {
         if runtime_libraries() != self.runtime {
             return false;
         }
         let heap = &process_info::info().loader_heap;
-        let runtime = list::runtime_modules();
+        let runtime = loaded_libraries::runtime_modules();
         [&self.data, &self.heap, &self.shared]
             .into_iter()
             .flatten()
@@ -261,9 +265,9 @@ impl Snapshot {
         // memory for the program side meanwhile.
         unsafe {
             heap.state
-                .copy_from_nonoverlapping(self.books.as_ptr(), self.books.len())
+                .copy_from_nonoverlapping(self.bookkeeping.as_ptr(), self.bookkeeping.len())
         };
-        vector::put_back(&self.vector, &runtime);
+        dtv::restore_except(&self.vector, &runtime);
         true
     }
 }

@@ -17,33 +17,33 @@ use understudy_image::vmas::ExcludedRanges;
 
 /// State of the program side at a cut that is not in its pages.
 #[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
-pub struct State {
+pub struct ProgramState {
     pub layout: Layout,
-    libraries: loader::Saved,
-    thread_locals: tls::Saved,
-    signals: signals::Saved,
-    process: process::Saved,
-    attributes: process_attributes::Saved,
-    processor_time: processor_time::Saved,
-    advice: advice::Saved,
-    memory_policies: memory_policy::Saved,
-    system_v: system_v::Saved,
-    kernel_aio: kernel_aio::Saved,
-    timers: timers::Saved,
-    children: children::Saved,
-    input: input::Saved,
-    files: files::Saved,
-    output: output::Saved,
+    libraries: loader::LoaderAtCut,
+    thread_locals: tls::ThreadLocalsAtCut,
+    signals: signals::SignalState,
+    process: process::ProcessSettings,
+    attributes: process_attributes::ChangedAttributes,
+    processor_time: processor_time::ProcessorTime,
+    advice: advice::MappingAttributes,
+    memory_policies: memory_policy::RangePolicies,
+    system_v: system_v::SystemVObjects,
+    kernel_aio: kernel_aio::AioContexts,
+    timers: timers::TimersAtCut,
+    children: children::ChildrenAtCut,
+    input: input::InputAtCut,
+    files: files::OpenFilesAtCut,
+    output: output::StreamPositions,
     thread: ThreadNumber,
-    threads: threads::Saved,
+    threads: threads::ThreadsAtCut,
     /// True if device memory is in the image.
     has_devices: bool,
 }
 
 /// Collects the state at a cut.
-pub fn capture(rt: &Runtime) -> Result<State, UserError> {
+pub fn capture(rt: &Runtime) -> Result<ProgramState, UserError> {
     let layout = Layout::read_self(zones())?;
-    Ok(State {
+    Ok(ProgramState {
         advice: rt.advice.capture(&layout),
         memory_policies: memory_policy::capture(rt.has_loaded_policies.get(), &layout),
         layout,
@@ -66,7 +66,7 @@ pub fn capture(rt: &Runtime) -> Result<State, UserError> {
     })
 }
 
-impl State {
+impl ProgramState {
     /// Restores ld.so's libraries; called before mappings and pages are restored.
     pub fn restore_libraries(&self, rt: &Runtime) -> Result<(), UserError> {
         loader::restore(&rt.loader, &self.libraries)
@@ -84,7 +84,7 @@ impl State {
     ///
     /// `own` is true if this process is the one that was saved.
     pub fn restore(&self, rt: &Runtime, own: bool) -> Result<(), UserError> {
-        let is_mains = self.threads.is_mains();
+        let is_mains = self.threads.is_restored_by_main();
         kernel_aio::restore(&self.kernel_aio)?;
         tls::restore(&self.thread_locals)?;
         // Signals of timers that the program set after the cut may have no handler in the image.
@@ -112,8 +112,8 @@ impl State {
     }
 
     /// Returns the threads that may hold locks in the image.
-    pub fn owners(&self) -> locks::Owners {
-        locks::Owners::new(self.threads.numbers().chain([self.thread]))
+    pub fn owners(&self) -> locks::LockOwners {
+        locks::LockOwners::new(self.threads.numbers().chain([self.thread]))
     }
 
     /// Creates missing threads, makes this process's threads the owners of locks, restores timers.
@@ -126,7 +126,7 @@ impl State {
         frame: &Frame,
         pages: &[PageRun],
     ) -> Result<(), UserError> {
-        let caller = threads::Caller {
+        let caller = threads::CutCaller {
             frame,
             mask: self.signals.mask(),
             signal_stack: self.process.signal_stack(),
@@ -135,12 +135,12 @@ impl State {
         let changed = self
             .threads
             .make(rt, &caller, self.thread, self.process.uses_tiles())?;
-        locks::pass_on(&changed, &self.layout, pages, &self.thread_locals.ranges());
+        locks::renumber_owners(&changed, &self.layout, pages, &self.thread_locals.ranges());
         timers::restore(rt, &self.timers, &changed)
     }
 
     /// Returns the signals, which are resent after all other state is restored.
-    pub fn into_signals(self) -> signals::Saved {
+    pub fn into_signals(self) -> signals::SignalState {
         self.signals
     }
 

@@ -24,11 +24,11 @@ const LISTS: usize = 3;
 const LIST: usize = 16;
 /// Time limit for ld.so's lock while threads stop, one of which may hold it.
 const STOPPING_TIMEOUT: Duration = Duration::from_millis(100);
-const STILL_TIMEOUT: Duration = Duration::from_secs(10);
+const STOPPED_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Addresses and offsets that libc exports for debuggers (nptl_db/structs.def).
 #[derive(Clone, Copy, Debug)]
-pub struct Places {
+pub struct ListOffsets {
     /// Address of the first list's head.
     heads: usize,
     /// Offset of the links in `struct pthread`.
@@ -43,21 +43,21 @@ pub struct Places {
 ///
 /// The nodes are in the order of the list.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-pub struct Saved {
+pub struct StackLists {
     nodes: [Vec<u64>; LISTS],
     cached: u64,
 }
 
 /// Thread of either side.
 #[derive(Clone, Copy, Debug)]
-pub struct Listed {
+pub struct ListedThread {
     /// Address of the `struct pthread`.
     pub block: usize,
     /// Zero or less if the thread has ended.
     pub number: i32,
 }
 
-impl Listed {
+impl ListedThread {
     /// True for a thread of the runtime side.
     pub fn is_runtimes(&self) -> bool {
         self.block >> ZONE_SHIFT == ZONE_TAG
@@ -65,9 +65,9 @@ impl Listed {
 }
 
 /// Guard that holds the lock of the lists.
-struct Lock<'a>(&'a AtomicU32);
+struct ListLock<'a>(&'a AtomicU32);
 
-impl Drop for Lock<'_> {
+impl Drop for ListLock<'_> {
     fn drop(&mut self) {
         if self.0.swap(0, Ordering::Release) == 2 {
             raw_syscall::futex_wake(self.0);
@@ -75,32 +75,32 @@ impl Drop for Lock<'_> {
     }
 }
 
-impl Places {
+impl ListOffsets {
     /// Locates the lists; `None` if this libc has another format.
     ///
     /// Also `None` if libc does not export the offsets.
-    pub fn find() -> Option<Places> {
+    pub fn find() -> Option<ListOffsets> {
         let global = process_info::user_symbol("_rtld_global") as usize;
         let offset = |name| system_calls::debuggers_offset(name).map(|offset| offset as usize);
         let used = offset(c"_thread_db_rtld_global__dl_stack_used")?;
         let user = offset(c"_thread_db_rtld_global__dl_stack_user")?;
         let number = offset(c"_thread_db_pthread_tid")?;
         let size = system_calls::debuggers_size(c"_thread_db_sizeof_pthread")? as usize;
-        let places = Places {
+        let places = ListOffsets {
             heads: global + used,
             links: offset(c"_thread_db_pthread_list")?,
             number,
             exit_word: exit_word(number, size)?,
         };
-        (global != 0 && user == used + LIST && places.is_known()).then_some(places)
+        (global != 0 && user == used + LIST && places.has_supported_format()).then_some(places)
     }
 
     /// True if the lists have the known format.
     ///
     /// The main thread must be in the second list, all lists must return to their heads, and no
     /// list operation may be in progress.
-    fn is_known(&self) -> bool {
-        let Some(_lock) = self.lock(STILL_TIMEOUT) else {
+    fn has_supported_format(&self) -> bool {
+        let Some(_lock) = self.lock(STOPPED_TIMEOUT) else {
             return false;
         };
         let main = control_block::address() + self.links;
@@ -115,12 +115,12 @@ impl Places {
     /// # Safety
     /// The lock must be held.
     unsafe fn is_ring(&self, list: usize) -> bool {
-        const MOST: usize = 1 << 16;
+        const MAX_NODES: usize = 1 << 16;
         let head = self.heads + list * LIST;
         // SAFETY: guaranteed by the caller.
         unsafe {
             let mut at = head;
-            for _ in 0..MOST {
+            for _ in 0..MAX_NODES {
                 let next = word(at).read();
                 if next == 0 || word(next + 8).read() != at {
                     return false;
@@ -147,7 +147,7 @@ impl Places {
         unsafe { &*((self.in_flight() + 8) as *const AtomicU32) }
     }
 
-    fn lock(&self, timeout: Duration) -> Option<Lock<'_>> {
+    fn lock(&self, timeout: Duration) -> Option<ListLock<'_>> {
         let (word, begin) = (self.lock_word(), Instant::now());
         while word
             .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
@@ -158,7 +158,7 @@ impl Places {
             }
             std::thread::yield_now();
         }
-        Some(Lock(word))
+        Some(ListLock(word))
     }
 
     /// True if a thread holds a lock of ld.so or of its lists. All threads must be stopped.
@@ -187,7 +187,7 @@ impl Places {
     /// Lists all threads except the one that is in the runtime.
     ///
     /// `None` if the lock stays held.
-    pub fn threads(&self) -> Option<Vec<Listed>> {
+    pub fn threads(&self) -> Option<Vec<ListedThread>> {
         let _lock = self.lock(STOPPING_TIMEOUT)?;
         let own = mpi_lock::current_block();
         // SAFETY: the lock is held; a node is part of a thread's structure.
@@ -201,18 +201,18 @@ impl Places {
 
     /// # Safety
     /// `block` must be a thread's structure, and the lock must be held.
-    unsafe fn thread(&self, block: usize) -> Listed {
+    unsafe fn thread(&self, block: usize) -> ListedThread {
         // SAFETY: words of the structure.
         let [number, exit_word] = [self.number, self.exit_word]
             .map(|offset| unsafe { ((block + offset) as *const i32).read_volatile() });
-        Listed {
+        ListedThread {
             block,
             number: if exit_word == 0 { 0 } else { number },
         }
     }
 
     /// Writes the calling thread's number to its `struct pthread`, and returns it.
-    pub fn tell_number(&self, block: u64) -> ThreadNumber {
+    pub fn write_number(&self, block: u64) -> ThreadNumber {
         let number = ThreadNumber::own();
         // SAFETY: a word of the structure.
         unsafe { ((block as usize + self.number) as *mut i32).write_volatile(number.get()) };
@@ -220,7 +220,7 @@ impl Places {
     }
 
     fn is_programs(&self, node: usize) -> bool {
-        let thread = Listed {
+        let thread = ListedThread {
             block: node - self.links,
             number: 0,
         };
@@ -229,8 +229,8 @@ impl Places {
 
     /// # Safety
     /// All threads of the program must be stopped.
-    pub unsafe fn save(&self) -> Option<Saved> {
-        let _lock = self.lock(STILL_TIMEOUT)?;
+    pub unsafe fn save(&self) -> Option<StackLists> {
+        let _lock = self.lock(STOPPED_TIMEOUT)?;
         // SAFETY: the lock is held.
         unsafe {
             let programs = |list| {
@@ -240,7 +240,7 @@ impl Places {
                     .map(|node| node as u64)
                     .collect()
             };
-            Some(Saved {
+            Some(StackLists {
                 nodes: [0, 1, 2].map(programs),
                 cached: word(self.cached()).read() as u64,
             })
@@ -252,8 +252,8 @@ impl Places {
     /// # Safety
     /// All threads of the program must be stopped. The program's memory need not be restored before
     /// the nodes are inserted.
-    pub unsafe fn replace(&self, saved: &Saved) -> bool {
-        let Some(_lock) = self.lock(STILL_TIMEOUT) else {
+    pub unsafe fn replace(&self, saved: &StackLists) -> bool {
+        let Some(_lock) = self.lock(STOPPED_TIMEOUT) else {
             return false;
         };
         // SAFETY: the lock is held.

@@ -6,15 +6,15 @@ use understudy_relay::NAME_LEN;
 
 /// A place in a file.
 #[derive(Clone)]
-pub struct Place {
+pub struct FilePosition {
     /// Offset in the file.
     pub offset: u64,
     name: [u8; NAME_LEN],
     length: usize,
 }
 
-impl Place {
-    pub const UNKNOWN: Place = Place {
+impl FilePosition {
+    pub const UNKNOWN: FilePosition = FilePosition {
         offset: 0,
         name: [0; NAME_LEN],
         length: 0,
@@ -27,11 +27,13 @@ impl Place {
 
 /// Finds the files of addresses.
 ///
-/// An address in no file becomes [`Place::UNKNOWN`].
-pub fn find(addresses: &[u64], places: &mut [Place]) {
-    places.fill(Place::UNKNOWN);
+/// An address in no file becomes [`Place::UNKNOWN_KIND`].
+pub fn find(addresses: &[u64], places: &mut [FilePosition]) {
+    places.fill(FilePosition::UNKNOWN);
     for_each_line(|line| {
-        let Some(map) = Map::parse(line) else { return };
+        let Some(map) = MapsLine::parse(line) else {
+            return;
+        };
         for (&address, place) in addresses.iter().zip(places.iter_mut()) {
             if (map.start..map.end).contains(&address) {
                 place.offset = address - map.start + map.offset;
@@ -43,21 +45,21 @@ pub fn find(addresses: &[u64], places: &mut [Place]) {
 }
 
 /// Line of /proc/self/maps.
-struct Map<'a> {
+struct MapsLine<'a> {
     start: u64,
     end: u64,
     offset: u64,
     name: &'a [u8],
 }
 
-impl Map<'_> {
+impl MapsLine<'_> {
     /// Parses `start-end access offset device inode path`; `None` if the line has no path.
-    fn parse(line: &[u8]) -> Option<Map<'_>> {
+    fn parse(line: &[u8]) -> Option<MapsLine<'_>> {
         let path = &line[line.iter().position(|&byte| byte == b'/')?..];
         let mut fields = line.split(|&byte| byte == b' ');
         let range = fields.next()?;
         let dash = range.iter().position(|&byte| byte == b'-')?;
-        Some(Map {
+        Some(MapsLine {
             start: number(&range[..dash])?,
             end: number(&range[dash + 1..])?,
             offset: number(fields.nth(1)?)?,
@@ -76,7 +78,7 @@ fn number(digits: &[u8]) -> Option<u64> {
 fn for_each_line(mut act: impl FnMut(&[u8])) {
     let mut buffer = [0u8; 2048];
     let mut filled = 0;
-    let Some(file) = Maps::open() else { return };
+    let Some(file) = MapsFile::open() else { return };
     loop {
         let read = file.read(&mut buffer[filled..]);
         if read == 0 {
@@ -99,10 +101,10 @@ fn for_each_line(mut act: impl FnMut(&[u8])) {
     }
 }
 
-struct Maps(c_int);
+struct MapsFile(c_int);
 
-impl Maps {
-    fn open() -> Option<Maps> {
+impl MapsFile {
+    fn open() -> Option<MapsFile> {
         // SAFETY: open(2).
         let file = unsafe {
             libc::open(
@@ -110,7 +112,7 @@ impl Maps {
                 libc::O_RDONLY | libc::O_CLOEXEC,
             )
         };
-        (file >= 0).then_some(Maps(file))
+        (file >= 0).then_some(MapsFile(file))
     }
 
     /// Returns the number of bytes read; zero at the end or after an error.
@@ -121,7 +123,7 @@ impl Maps {
     }
 }
 
-impl Drop for Maps {
+impl Drop for MapsFile {
     fn drop(&mut self) {
         // SAFETY: close(2) of a descriptor that this value owns.
         unsafe { libc::close(self.0) };
@@ -135,7 +137,7 @@ mod tests {
     #[test]
     fn a_function_of_this_program_is_found_in_its_file() {
         let address = find as *const () as u64;
-        let mut places = [const { Place::UNKNOWN }; 2];
+        let mut places = [const { FilePosition::UNKNOWN }; 2];
         find(&[address, 1], &mut places);
         let own = std::env::current_exe().unwrap();
         let name = own.file_name().unwrap().as_encoded_bytes();
@@ -147,9 +149,9 @@ mod tests {
     #[test]
     fn lines_are_understood() {
         let line = b"7f00-7fff r-xp 00001000 fe:00 1234    /usr/lib/a b.so";
-        let map = Map::parse(line).unwrap();
+        let map = MapsLine::parse(line).unwrap();
         assert_eq!((map.start, map.end, map.offset), (0x7f00, 0x7fff, 0x1000));
         assert_eq!(map.name, b"a b.so");
-        assert!(Map::parse(b"7f00-7fff rw-p 00000000 00:00 0 [heap]").is_none());
+        assert!(MapsLine::parse(b"7f00-7fff rw-p 00000000 00:00 0 [heap]").is_none());
     }
 }

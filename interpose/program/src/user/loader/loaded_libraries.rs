@@ -24,7 +24,7 @@ pub struct Library {
 
 /// Description of a library by dl_iterate_phdr(3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Module {
+pub struct ModuleInfo {
     pub base: u64,
     pub end: u64,
     pub tls_module: u64,
@@ -38,11 +38,11 @@ pub struct Module {
     pub alignment: u64,
 }
 
-impl Module {
-    fn of(module: &LoadedModule) -> Module {
+impl ModuleInfo {
+    fn of(module: &LoadedModule) -> ModuleInfo {
         let base = module.base() as u64;
         let segments = || module.of_kind(ProgramHeader::LOAD);
-        Module {
+        ModuleInfo {
             base,
             end: segments()
                 .map(|header| base + (header.address + header.size) as u64)
@@ -57,16 +57,16 @@ impl Module {
 }
 
 /// Returns the modules of the program side, in load order.
-pub fn modules() -> Vec<Module> {
-    let mut modules: Vec<Module> = Vec::new();
-    tls::for_each_module(|module| modules.push(Module::of(module)));
+pub fn modules() -> Vec<ModuleInfo> {
+    let mut modules: Vec<ModuleInfo> = Vec::new();
+    tls::for_each_module(|module| modules.push(ModuleInfo::of(module)));
     modules
 }
 
 /// Returns the modules of the runtime side, followed by the MPI library's.
-pub fn runtime_modules() -> Vec<Module> {
-    let mut modules: Vec<Module> = Vec::new();
-    let mut note = |module: &LoadedModule| modules.push(Module::of(module));
+pub fn runtime_modules() -> Vec<ModuleInfo> {
+    let mut modules: Vec<ModuleInfo> = Vec::new();
+    let mut note = |module: &LoadedModule| modules.push(ModuleInfo::of(module));
     library::for_each_own_module(&mut note);
     library::for_each_module(&mut note);
     modules
@@ -109,7 +109,7 @@ pub fn namespaces() -> usize {
 }
 
 /// Returns the address of a module's thread-local block; makes ld.so allocate it if needed.
-pub fn use_block(tls_module: u64) -> u64 {
+pub fn allocate_block(tls_module: u64) -> u64 {
     let argument = [tls_module, 0];
     let function = process_info::user_symbol("__tls_get_addr");
     // SAFETY: the function that compiled code calls for thread-local data (ELF ABI), on the
@@ -131,14 +131,14 @@ pub fn use_block(tls_module: u64) -> u64 {
 /// By default ld.so does not record the address of a block that is used only by code with fixed
 /// offsets. Acts if there is such a library after the first `known` ones. Must be called in an MPI
 /// procedure of the program, whose stack is used.
-pub fn find_static_blocks(known: usize) {
+pub fn record_static_blocks(known: usize) {
     let modules = modules();
     if modules.iter().skip(known).any(|module| module.is_static) {
         for module in modules
             .iter()
             .filter(|module| module.tls_module != 0 && module.tls_block == 0)
         {
-            use_block(module.tls_module);
+            allocate_block(module.tls_module);
         }
     }
 }

@@ -9,10 +9,10 @@
 use std::time::{Duration, Instant};
 
 /// Time limit for taking a lock that another process holds.
-const DEADLINE: Duration = Duration::from_secs(10);
+const TAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-enum Way {
+enum LockKind {
     /// flock(2).
     File,
     /// fcntl(2), for the process.
@@ -22,8 +22,8 @@ enum Way {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-pub struct Lock {
-    way: Way,
+pub struct FileLock {
+    kind: LockKind,
     is_exclusive: bool,
     start: i64,
     /// Length in bytes; zero extends to the end of a growing file.
@@ -31,15 +31,15 @@ pub struct Lock {
 }
 
 /// Parses `1: POSIX  ADVISORY  WRITE 359 00:13:11691 0 EOF` (proc(5), fdinfo).
-fn parse(line: &str) -> Option<Lock> {
+fn parse(line: &str) -> Option<FileLock> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let [_, way, _, access, _, _, start, end] = words[..] else {
         return None;
     };
     let way = match way {
-        "FLOCK" => Way::File,
-        "POSIX" => Way::Process,
-        "OFDLCK" => Way::Description,
+        "FLOCK" => LockKind::File,
+        "POSIX" => LockKind::Process,
+        "OFDLCK" => LockKind::Description,
         _ => return None,
     };
     let start = start.parse().ok()?;
@@ -48,8 +48,8 @@ fn parse(line: &str) -> Option<Lock> {
         last => last.parse::<i64>().ok()? - start + 1,
     };
     let is_exclusive = access == "WRITE";
-    Some(Lock {
-        way,
+    Some(FileLock {
+        kind: way,
         is_exclusive,
         start,
         length,
@@ -57,17 +57,17 @@ fn parse(line: &str) -> Option<Lock> {
 }
 
 /// Returns the locks of a descriptor.
-pub fn of(fd: i32) -> Vec<Lock> {
+pub fn of(fd: i32) -> Vec<FileLock> {
     let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).unwrap_or_default();
     text.lines()
         .filter_map(|line| parse(line.strip_prefix("lock:")?))
         .collect()
 }
 
-impl Way {
+impl LockKind {
     fn of_fcntl(self) -> i32 {
         match self {
-            Way::Description => libc::F_OFD_SETLK,
+            LockKind::Description => libc::F_OFD_SETLK,
             _ => libc::F_SETLK,
         }
     }
@@ -77,7 +77,7 @@ impl Way {
         // SAFETY: flock(2), and fcntl(2) with a valid structure.
         unsafe {
             match self {
-                Way::File => libc::flock(fd, libc::LOCK_UN),
+                LockKind::File => libc::flock(fd, libc::LOCK_UN),
                 way => libc::fcntl(fd, way.of_fcntl(), &raw const all),
             }
         };
@@ -94,7 +94,7 @@ fn record(kind: i32, start: i64, length: i64) -> libc::flock {
     }
 }
 
-impl Lock {
+impl FileLock {
     fn take(&self, fd: i32) -> bool {
         let kind = if self.is_exclusive {
             libc::F_WRLCK
@@ -109,8 +109,8 @@ impl Lock {
         };
         // SAFETY: flock(2), and fcntl(2) with a valid structure. Neither call blocks.
         unsafe {
-            match self.way {
-                Way::File => libc::flock(fd, of_file | libc::LOCK_NB) == 0,
+            match self.kind {
+                LockKind::File => libc::flock(fd, of_file | libc::LOCK_NB) == 0,
                 way => libc::fcntl(fd, way.of_fcntl(), &raw const part) == 0,
             }
         }
@@ -119,18 +119,18 @@ impl Lock {
 
 /// Releases the locks of a descriptor that are not in `then`.
 ///
-/// Releases all locks of a kind if one of them is not in `then`. [`take`] restores the others.
-pub fn release(fd: i32, then: &[Lock]) {
+/// Releases all locks of a kind if one of them is not in `then`. [`receive_all`] restores the others.
+pub fn release(fd: i32, then: &[FileLock]) {
     let now = of(fd);
     for lock in now.iter().filter(|lock| !then.contains(lock)) {
-        lock.way.release(fd);
+        lock.kind.release(fd);
     }
 }
 
 /// Takes the locks in `then`. Returns false if another process keeps one of them.
-pub fn take(fd: i32, then: &[Lock]) -> bool {
-    let deadline = Instant::now() + DEADLINE;
-    let mut missing: Vec<&Lock> = then.iter().collect();
+pub fn take(fd: i32, then: &[FileLock]) -> bool {
+    let deadline = Instant::now() + TAKE_TIMEOUT;
+    let mut missing: Vec<&FileLock> = then.iter().collect();
     loop {
         let now = of(fd);
         missing.retain(|lock| !now.contains(lock) && !lock.take(fd));
@@ -153,11 +153,11 @@ mod tests {
     fn locks_are_found_released_and_taken() {
         let (file, other) = (tempfile(), tempfile());
         let fd = file.as_raw_fd();
-        let all = [Way::File, Way::Process].map(|way| Lock {
-            way,
-            is_exclusive: way == Way::File,
-            start: if way == Way::File { 0 } else { 7 },
-            length: if way == Way::File { 0 } else { 3 },
+        let all = [LockKind::File, LockKind::Process].map(|way| FileLock {
+            kind: way,
+            is_exclusive: way == LockKind::File,
+            start: if way == LockKind::File { 0 } else { 7 },
+            length: if way == LockKind::File { 0 } else { 3 },
         });
         assert!(take(fd, &all));
         let found = of(fd);

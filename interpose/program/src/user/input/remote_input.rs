@@ -16,26 +16,26 @@ use std::time::Duration;
 use understudy_catalogue::message;
 
 /// Interval at which the program's threads are examined.
-const INTERVAL: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Pipe without content. The writer stays open, because a read would otherwise find the end.
-static PIPE: OnceLock<Pipe> = OnceLock::new();
+static PIPE: OnceLock<EmptyPipe> = OnceLock::new();
 
-struct Pipe {
+struct EmptyPipe {
     reader: File,
     _writer: File,
     inode: u64,
 }
 
-impl Pipe {
-    fn new() -> io::Result<Pipe> {
+impl EmptyPipe {
+    fn new() -> io::Result<EmptyPipe> {
         let (reader, writer) = io::pipe()?;
         let (reader, writer) = (
             File::from(move_owned_descriptor(reader.into())),
             File::from(move_owned_descriptor(writer.into())),
         );
         let inode = reader.metadata()?.ino();
-        Ok(Pipe {
+        Ok(EmptyPipe {
             reader,
             _writer: writer,
             inode,
@@ -51,7 +51,7 @@ pub fn withhold() -> io::Result<File> {
     if let Some(pipe) = PIPE.get() {
         return pipe.reader.try_clone();
     }
-    let pipe = Pipe::new()?;
+    let pipe = EmptyPipe::new()?;
     let thread = std::thread::Builder::new().name("understudy-input".into());
     let inode = pipe.inode;
     thread.spawn(move || end_at_read(inode, message::INPUT_ON_OTHER_NODE))?;
@@ -65,7 +65,7 @@ pub fn end_at_read(inode: u64, words: &str) -> ! {
         readers::is_read(inode)
     };
     while !is_read() {
-        std::thread::sleep(INTERVAL);
+        std::thread::sleep(POLL_INTERVAL);
     }
     system_calls::print_message(words);
     system_calls::exit_now(understudy_abi::exit::UNSAVED)

@@ -10,7 +10,7 @@
 //! Handling For Thread-Local Storage", 3; glibc's sysdeps/generic/dl-dtv.h).
 #![allow(unsafe_code)]
 
-use super::list::Module;
+use super::loaded_libraries::ModuleInfo;
 use crate::user::tls;
 
 /// Entry of the vector.
@@ -19,22 +19,22 @@ use crate::user::tls;
 /// length.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Entry {
+pub struct DtvEntry {
     pub block: u64,
     /// Memory to be freed; zero for static thread-local storage.
     pub allocated: u64,
 }
 
 /// Maximum number of libraries with thread-local data.
-const LENGTH: usize = 4096;
+const VECTOR_LENGTH: usize = 4096;
 /// Offset of the second word of the control block.
-const VECTOR: u64 = 8;
+const VECTOR_OFFSET: u64 = 8;
 
-fn place() -> *mut *mut Entry {
-    (tls::control_block() + VECTOR) as *mut *mut Entry
+fn place() -> *mut *mut DtvEntry {
+    (tls::control_block() + VECTOR_OFFSET) as *mut *mut DtvEntry
 }
 
-fn vector() -> *mut Entry {
+fn vector() -> *mut DtvEntry {
     // SAFETY: a word of this thread's control block.
     unsafe { place().read() }
 }
@@ -43,30 +43,32 @@ fn vector() -> *mut Entry {
 ///
 /// Returns false if the vector's format is unknown: its entries must agree with dl_iterate_phdr(3)
 /// for these modules.
-pub fn lengthen(modules: &[Module]) -> bool {
+pub fn lengthen(modules: &[ModuleInfo]) -> bool {
     let old = vector();
     // SAFETY: ld.so's vector, whose length is stored before it. The new vector is never freed, and
     // moved only if it overflows.
     unsafe {
         let length = old.sub(1).read().block as usize;
-        let fits = |module: &&Module| (module.tls_module as usize) <= length;
+        let fits = |module: &&ModuleInfo| (module.tls_module as usize) <= length;
         let with_block = || {
             modules
                 .iter()
                 .filter(|module| module.tls_module != 0 && module.tls_block != 0)
         };
-        let agrees =
-            |module: &Module| old.add(module.tls_module as usize).read().block == module.tls_block;
-        if length >= LENGTH
+        let agrees = |module: &ModuleInfo| {
+            old.add(module.tls_module as usize).read().block == module.tls_block
+        };
+        if length >= VECTOR_LENGTH
             || with_block().next().is_none()
             || !with_block().filter(fits).all(agrees)
         {
             return false;
         }
-        let new = Box::leak(vec![Entry::default(); LENGTH + 2].into_boxed_slice()).as_mut_ptr();
+        let new =
+            Box::leak(vec![DtvEntry::default(); VECTOR_LENGTH + 2].into_boxed_slice()).as_mut_ptr();
         new.copy_from_nonoverlapping(old.sub(1), length + 2);
-        new.write(Entry {
-            block: LENGTH as u64,
+        new.write(DtvEntry {
+            block: VECTOR_LENGTH as u64,
             allocated: 0,
         });
         place().write(new.add(1));
@@ -75,13 +77,13 @@ pub fn lengthen(modules: &[Module]) -> bool {
 }
 
 /// Returns the vector's entries from entry 0 on.
-pub fn entries() -> Vec<Entry> {
+pub fn entries() -> Vec<DtvEntry> {
     // SAFETY: the vector of `lengthen`, or a longer one.
-    unsafe { std::slice::from_raw_parts(vector(), LENGTH + 1) }.to_vec()
+    unsafe { std::slice::from_raw_parts(vector(), VECTOR_LENGTH + 1) }.to_vec()
 }
 
 /// Restores all entries except those of the modules `but`.
-pub fn put_back(saved: &[Entry], but: &[Module]) {
+pub fn restore_except(saved: &[DtvEntry], but: &[ModuleInfo]) {
     for (number, &entry) in saved.iter().enumerate() {
         if !but
             .iter()

@@ -20,30 +20,30 @@ unsafe extern "C" {
 /// Number of threads that are about to lift a descriptor.
 static LIFTING: AtomicI32 = AtomicI32::new(0);
 /// Thread that has locked the table; zero if unlocked.
-static HOLDER: AtomicI32 = AtomicI32::new(0);
+static LOCKING_THREAD: AtomicI32 = AtomicI32::new(0);
 /// Nesting depth of the lock.
 static DEPTH: AtomicI32 = AtomicI32::new(0);
 /// Maximum number of polls for threads that lift. One of them may block (open(2) of a FIFO).
-const MOST_POLLS: u32 = 10_000;
+const MAX_POLLS: u32 = 10_000;
 
 /// Guard that exists from before a descriptor is created until it is lifted.
-pub struct Below(());
+pub struct LiftGuard(());
 
 /// Blocks while another thread has locked the table.
-pub fn go_below() -> Below {
+pub fn begin_lift() -> LiftGuard {
     loop {
         LIFTING.fetch_add(1, SeqCst);
-        let holder = HOLDER.load(SeqCst);
+        let holder = LOCKING_THREAD.load(SeqCst);
         // SAFETY: gettid(2).
         if holder == 0 || holder == unsafe { gettid() } {
-            return Below(());
+            return LiftGuard(());
         }
         LIFTING.fetch_sub(1, SeqCst);
         sleep_briefly();
     }
 }
 
-impl Drop for Below {
+impl Drop for LiftGuard {
     fn drop(&mut self) {
         LIFTING.fetch_sub(1, SeqCst);
     }
@@ -58,8 +58,8 @@ pub extern "C" fn understudy_shim_hold_descriptors() {
         return;
     }
     // SAFETY: gettid(2).
-    HOLDER.store(unsafe { gettid() }, SeqCst);
-    for _ in 0..MOST_POLLS {
+    LOCKING_THREAD.store(unsafe { gettid() }, SeqCst);
+    for _ in 0..MAX_POLLS {
         if LIFTING.load(SeqCst) == 0 {
             return;
         }
@@ -71,6 +71,6 @@ pub extern "C" fn understudy_shim_hold_descriptors() {
 #[unsafe(no_mangle)]
 pub extern "C" fn understudy_shim_release_descriptors() {
     if DEPTH.fetch_sub(1, SeqCst) == 1 {
-        HOLDER.store(0, SeqCst);
+        LOCKING_THREAD.store(0, SeqCst);
     }
 }

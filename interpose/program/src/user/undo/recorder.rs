@@ -1,10 +1,10 @@
 //! Conversion of the program's calls to undo records, which are written before the call.
 
-use super::file_call::{Call, metadata_of};
-use super::keep::{self, Keeper};
-use super::log::{Effect, Id, Line, Log, Record};
+use super::file_call::{FileCall, metadata_of};
+use super::keeper::{self, BackupStore};
+use super::log_location::MOVED;
 use super::outcome::Outcome;
-use super::place::MOVED;
+use super::undo_log::{Effect, FileId, LogLine, Record, UndoLog};
 use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
 use std::fmt::Display;
@@ -20,13 +20,13 @@ use understudy_numbers::Epoch;
 use understudy_policy::ranges::ByteRanges;
 
 /// Largest file in bytes that is copied because a mapping may overwrite it.
-pub(super) const LARGEST_OVERWRITTEN: u64 = 64 << 20;
+pub(super) const MAX_OVERWRITTEN: u64 = 64 << 20;
 /// Largest file in bytes that is copied because the program truncates it.
-pub(super) const LARGEST_TRUNCATED: u64 = 1 << 30;
+pub(super) const MAX_TRUNCATED: u64 = 1 << 30;
 
 /// Part of a file that has been recorded in this section.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Known {
+pub(super) enum Recorded {
     Size,
     Content,
 }
@@ -34,28 +34,28 @@ pub(super) enum Known {
 /// Recorder of the effects of one process.
 pub struct Recorder {
     place: PathBuf,
-    pub(super) keeper: Keeper,
-    pub(super) log: Option<Log>,
+    pub(super) keeper: BackupStore,
+    pub(super) log: Option<UndoLog>,
     section: Epoch,
     /// Start of the section. Times of files may be a few milliseconds behind the clock.
-    began: SystemTime,
+    section_start: SystemTime,
     /// Path at which the log continues if its place cannot be written.
-    refuge: Option<PathBuf>,
+    fallback: Option<PathBuf>,
     /// Clock that all processes of a node share, in nanoseconds.
     clock: fn() -> u64,
     /// Names created since the cut. Their files need no records, unless they were replaced.
     created: HashSet<PathBuf>,
     /// Files that have been recorded since the cut.
-    pub(super) known: HashMap<Id, Known>,
+    pub(super) recorded: HashMap<FileId, Recorded>,
     /// Ranges of files whose old bytes have been recorded since the cut.
-    pub(super) overwritten: HashMap<Id, ByteRanges>,
+    pub(super) overwritten: HashMap<FileId, ByteRanges>,
     /// Backup with old bytes of a file, and their number.
-    pub(super) pools: HashMap<Id, (PathBuf, u64)>,
+    pub(super) pools: HashMap<FileId, (PathBuf, u64)>,
     /// Names of open files whose own names were removed.
-    pub(super) links: HashMap<Id, PathBuf>,
+    pub(super) links: HashMap<FileId, PathBuf>,
     /// Files whose attributes have been recorded since the cut.
-    pub(super) attributed: HashSet<Id>,
-    pub(super) extended: HashSet<(Id, CString)>,
+    pub(super) attributed: HashSet<FileId>,
+    pub(super) extended: HashSet<(FileId, CString)>,
     /// Number of old bytes in the log.
     pub(super) in_log: u64,
     /// Names that calls are about to create, with their threads.
@@ -69,19 +69,19 @@ pub struct Recorder {
 impl Recorder {
     /// Creates a recorder that does not record yet.
     ///
-    /// The log will be at `place`, and small backups in `memory`. `label` must be unique in the
+    /// The log will be at `place`, and small backups in `loader_memory`. `label` must be unique in the
     /// job.
     pub fn new(place: PathBuf, memory: &Path, job: &str, label: &dyn Display) -> Recorder {
         Recorder {
             place,
-            keeper: Keeper::new(memory, job, label),
+            keeper: BackupStore::new(memory, job, label),
             log: None,
             section: Epoch::NONE,
-            began: SystemTime::now(),
-            refuge: None,
+            section_start: SystemTime::now(),
+            fallback: None,
             clock: monotonic_ns,
             created: HashSet::new(),
-            known: HashMap::new(),
+            recorded: HashMap::new(),
             overwritten: HashMap::new(),
             pools: HashMap::new(),
             links: HashMap::new(),
@@ -97,13 +97,13 @@ impl Recorder {
 
     /// Creates the log immediately, for a log that outlasts the node. See [`Recorder::on_disk`].
     pub fn lasting(mut self, refuge: PathBuf) -> io::Result<Recorder> {
-        self.log = Some(Log::create(&self.place)?);
+        self.log = Some(UndoLog::create(&self.place)?);
         Ok(self.on_disk(refuge))
     }
 
     /// Measures times since 1970, and sets the path at which the log can continue.
     pub fn on_disk(mut self, refuge: PathBuf) -> Recorder {
-        (self.refuge, self.clock) = (Some(refuge), realtime_ns);
+        (self.fallback, self.clock) = (Some(refuge), realtime_ns);
         self
     }
 
@@ -120,9 +120,9 @@ impl Recorder {
     /// Starts a section after a cut. With [`Epoch::NONE`] no effects are recorded.
     pub fn begin(&mut self, section: Epoch) {
         self.section = section;
-        self.began = SystemTime::now();
+        self.section_start = SystemTime::now();
         self.created.clear();
-        self.known.clear();
+        self.recorded.clear();
         self.overwritten.clear();
         self.pools.clear();
         self.links.clear();
@@ -142,7 +142,7 @@ impl Recorder {
         self.section != Epoch::NONE
     }
 
-    /// Discards sections before cut `first`, which are no longer needed.
+    /// Discards sections before cut `first_low_limit`, which are no longer needed.
     pub fn forget_before(&mut self, first: Epoch) -> io::Result<()> {
         self.log
             .as_mut()
@@ -152,52 +152,54 @@ impl Recorder {
     /// Continues in `section` after the log was undone, possibly by another process.
     pub fn resume(&mut self, section: Epoch) -> io::Result<()> {
         self.begin(section);
-        self.log.as_mut().map_or(Ok(()), Log::reload)
+        self.log.as_mut().map_or(Ok(()), UndoLog::reload)
     }
 
     pub fn end(&mut self) -> io::Result<()> {
         self.begin(Epoch::NONE);
-        self.log.take().map_or(Ok(()), Log::remove)
+        self.log.take().map_or(Ok(()), UndoLog::remove)
     }
 
     /// Records the effects of `call`, which is about to be made.
-    pub fn note(&mut self, call: &Call) -> io::Result<()> {
+    pub fn note(&mut self, call: &FileCall) -> io::Result<()> {
         match call {
-            Call::Open { path, flags } => self.open(path, *flags),
-            Call::Rename { from, to, flags } => self.rename(from, to, *flags),
-            Call::Remove {
+            FileCall::Open { path, flags } => self.open(path, *flags),
+            FileCall::Rename { from, to, flags } => self.rename(from, to, *flags),
+            FileCall::Remove {
                 path,
                 files,
                 directories,
             } => self.remove(path, *files, *directories),
-            Call::Create { path, directory } => self.create(path, *directory),
-            Call::Truncate { path, length } => self.truncate(path, *length),
+            FileCall::Create { path, directory } => self.create(path, *directory),
+            FileCall::Truncate { path, length } => self.truncate(path, *length),
         }
     }
 
     pub(super) fn write(&mut self, effect: Effect) -> io::Result<()> {
         let record = Record::new(self.section, (self.clock)(), effect);
-        self.put(Line::Record(record))
+        self.put(LogLine::Record(record))
     }
 
-    pub(super) fn put(&mut self, line: Line) -> io::Result<()> {
+    pub(super) fn put(&mut self, line: LogLine) -> io::Result<()> {
         let appended = match &mut self.log {
             Some(log) => log.append(line.clone()),
-            none => Log::create(&self.place).and_then(|log| none.insert(log).append(line.clone())),
+            none => {
+                UndoLog::create(&self.place).and_then(|log| none.insert(log).append(line.clone()))
+            }
         };
-        match (appended, self.refuge.take()) {
+        match (appended, self.fallback.take()) {
             (Err(_), Some(refuge)) => self.continue_at(refuge, line),
             (done, refuge) => {
-                self.refuge = refuge;
+                self.fallback = refuge;
                 done
             }
         }
     }
 
-    fn continue_at(&mut self, refuge: PathBuf, line: Line) -> io::Result<()> {
-        let mut log = Log::create(&refuge)?;
-        for noted in self.log.iter().flat_map(Log::noted) {
-            log.append_noted(noted.clone())?;
+    fn continue_at(&mut self, refuge: PathBuf, line: LogLine) -> io::Result<()> {
+        let mut log = UndoLog::create(&refuge)?;
+        for noted in self.log.iter().flat_map(UndoLog::noted) {
+            log.append_with_outcome(noted.clone())?;
         }
         log.append(line)?;
         // A restarted job must not take the old file for the complete log.
@@ -226,7 +228,7 @@ impl Recorder {
         }
         let access = flags & libc::O_ACCMODE;
         if has(libc::O_TRUNC) {
-            self.content(path, &metadata, LARGEST_TRUNCATED)
+            self.content(path, &metadata, MAX_TRUNCATED)
         } else if access != libc::O_RDONLY {
             self.size(path, &metadata)
         } else {
@@ -239,7 +241,10 @@ impl Recorder {
     /// Another rank may have replaced the file by an old one, so the time of birth counts as well.
     /// Without that time (statx(2)) files are considered old.
     pub(super) fn is_new(&self, path: &Path, metadata: &Metadata) -> bool {
-        self.created.contains(path) && metadata.created().is_ok_and(|born| born > self.began)
+        self.created.contains(path)
+            && metadata
+                .created()
+                .is_ok_and(|born| born > self.section_start)
     }
 
     fn created(&mut self, path: &Path) -> io::Result<()> {
@@ -253,8 +258,8 @@ impl Recorder {
 
     /// Records that the file may grow.
     pub(super) fn size(&mut self, path: &Path, metadata: &Metadata) -> io::Result<()> {
-        let id = Id::of(metadata);
-        if self.known.contains_key(&id) {
+        let id = FileId::of(metadata);
+        if self.recorded.contains_key(&id) {
             return Ok(());
         }
         self.attributes(path, metadata)?;
@@ -263,14 +268,14 @@ impl Recorder {
             id,
             size: metadata.len(),
         })?;
-        self.known.insert(id, Known::Size);
+        self.recorded.insert(id, Recorded::Size);
         Ok(())
     }
 
     /// Records that the file may change.
     fn content(&mut self, path: &Path, metadata: &Metadata, limit: u64) -> io::Result<()> {
-        let id = Id::of(metadata);
-        if self.known.get(&id) == Some(&Known::Content) {
+        let id = FileId::of(metadata);
+        if self.recorded.get(&id) == Some(&Recorded::Content) {
             return Ok(());
         }
         if metadata.len() == 0 {
@@ -289,11 +294,11 @@ impl Recorder {
             backup: backup.to_owned(),
         };
         let (memory, directory) = (self.keeper.memory.clone(), path.parent().unwrap_or(path));
-        let make = |backup: &Path| keep::copy(path, backup);
-        if size > keep::SMALL || self.kept(&memory, record, make).is_err() {
+        let make = |backup: &Path| keeper::copy(path, backup);
+        if size > keeper::MAX_IN_MEMORY || self.kept(&memory, record, make).is_err() {
             self.kept(directory, record, make)?;
         }
-        self.known.insert(id, Known::Content);
+        self.recorded.insert(id, Recorded::Content);
         Ok(())
     }
 
@@ -325,7 +330,7 @@ impl Recorder {
         match metadata_of(path) {
             Some(metadata) if metadata.is_file() && !self.is_new(path, &metadata) => {
                 if length < metadata.len() as i64 {
-                    self.content(path, &metadata, LARGEST_TRUNCATED)
+                    self.content(path, &metadata, MAX_TRUNCATED)
                 } else {
                     self.size(path, &metadata)
                 }
@@ -376,7 +381,7 @@ impl Recorder {
             return Ok(());
         }
         self.created.remove(path);
-        let id = Id::of(metadata);
+        let id = FileId::of(metadata);
         let record = |backup: &Path| Effect::Removed {
             path: path.to_owned(),
             id,
@@ -392,7 +397,7 @@ impl Recorder {
             directory
         };
         self.kept(directory, record, |backup| {
-            keep::link(path, backup, metadata)
+            keeper::link(path, backup, metadata)
         })
     }
 
@@ -408,7 +413,7 @@ impl Recorder {
                 continue;
             };
             let to = self.keeper.name(&above);
-            let id = Id::of(&metadata);
+            let id = FileId::of(&metadata);
             let (old, new) = (from.clone(), to.clone());
             self.write(Effect::Renamed {
                 from: old,
@@ -422,7 +427,7 @@ impl Recorder {
         self.created.remove(path);
         self.write(Effect::RemovedDirectory {
             path: path.to_owned(),
-            id: Id::of(metadata),
+            id: FileId::of(metadata),
             mode: metadata.permissions().mode() & 0o7777,
         })
     }
@@ -450,7 +455,7 @@ impl Recorder {
         let (Some(source), target) = (metadata_of(from), metadata_of(to)) else {
             return Ok(());
         };
-        let id = Id::of(&source);
+        let id = FileId::of(&source);
         let renamed = |from: &Path, to: &Path| (from.to_owned(), to.to_owned());
         if flags & libc::RENAME_EXCHANGE != 0 {
             if target.is_none() {
@@ -460,7 +465,9 @@ impl Recorder {
             let (from, to) = renamed(from, to);
             return self.write(Effect::Exchanged { from, to, id });
         }
-        let same = target.as_ref().is_some_and(|target| Id::of(target) == id);
+        let same = target
+            .as_ref()
+            .is_some_and(|target| FileId::of(target) == id);
         let refused = target.is_some() && flags & libc::RENAME_NOREPLACE != 0;
         if same || refused || self.rename_fails(&source, to, target.as_ref()) {
             return Ok(());

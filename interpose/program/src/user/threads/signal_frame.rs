@@ -12,7 +12,7 @@ use crate::arch::mpi_lock;
 
 /// State of the thread that made the cut.
 #[derive(Clone, Copy, Debug)]
-pub struct Caller<'a> {
+pub struct CutCaller<'a> {
     pub frame: &'a Frame,
     /// Signals that the thread has blocked.
     pub mask: u64,
@@ -35,7 +35,7 @@ const SEGMENT_FLAGS: u64 = 2 | 4;
 /// Processor flags: interrupts enabled, and bit 1, which is always set.
 const PROCESSOR_FLAGS: u64 = 0x202;
 
-impl Caller<'_> {
+impl CutCaller<'_> {
     /// Writes the frame to the thread's stack, and returns its address.
     ///
     /// `None` if the call cannot be repeated.

@@ -1,13 +1,13 @@
 //! MPI procedures that the program's own code refers to.
 
-use super::list::link_maps;
+use super::loaded_libraries::link_maps;
 use std::path::Path;
 
 /// True if the program refers to a procedure whose name starts with `start`.
 ///
 /// Considers the program and its loaded libraries except MPI's own, and names in C and Fortran in
 /// lower case. Must be called while the program does not run.
-pub fn names(start: &str) -> bool {
+pub fn imports_procedure(start: &str) -> bool {
     let is_it = |name: &[u8]| {
         let name = name.to_ascii_lowercase();
         name.strip_prefix(b"p")

@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 use understudy_abi::written::BACKUP_PREFIX;
 
 /// Maximum size of copies that are kept in memory.
-pub const SMALL: u64 = 64 << 10;
+pub const MAX_IN_MEMORY: u64 = 64 << 10;
 
 /// Number of bytes of a file that are in memory at once.
 const PIECE: usize = 1 << 20;
 
 /// Location and names of a rank's backups.
-pub struct Keeper {
+pub struct BackupStore {
     /// Directory in memory.
     pub memory: PathBuf,
     /// Prefix of the hidden names of all backups of the job.
@@ -27,10 +27,10 @@ pub struct Keeper {
     count: u64,
 }
 
-impl Keeper {
+impl BackupStore {
     /// Creates a keeper with a label that no other keeper of the job has.
-    pub fn new(memory: &Path, job: &str, label: &dyn Display) -> Keeper {
-        Keeper {
+    pub fn new(memory: &Path, job: &str, label: &dyn Display) -> BackupStore {
+        BackupStore {
             memory: memory.to_owned(),
             prefix: format!("{BACKUP_PREFIX}{job}-"),
             label: label.to_string(),

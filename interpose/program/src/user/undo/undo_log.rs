@@ -11,7 +11,7 @@
 //! Outcomes ([`super::outcome`]) follow records, and are removed with the preceding record.
 
 use super::anchor::directory_of;
-pub use super::file_id::{Attributes, Id};
+pub use super::file_id::{FileId, InodeAttributes};
 use super::outcome::Outcome;
 use crate::user::files::former_name::is_backup;
 use std::fs::File;
@@ -23,7 +23,7 @@ use understudy_numbers::Epoch;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Extension of a log while it is rewritten without records that are no longer needed.
-pub const RENEWED: &str = "undo-new";
+pub const REWRITTEN: &str = "undo-new";
 
 const MAGIC: &[u8; 12] = b"understudy\0U";
 const VERSION: u32 = 6;
@@ -36,11 +36,15 @@ pub enum Effect {
     /// A name is created.
     Created { path: PathBuf },
     /// The file may grow.
-    Grown { path: PathBuf, id: Id, size: u64 },
+    Grown {
+        path: PathBuf,
+        id: FileId,
+        size: u64,
+    },
     /// Bytes of the file may change; `backup` contains all once it has this size.
     Changed {
         path: PathBuf,
-        id: Id,
+        id: FileId,
         size: u64,
         backup: PathBuf,
     },
@@ -50,7 +54,7 @@ pub enum Effect {
     /// once it has this size. One backup may contain several records.
     Overwritten {
         path: PathBuf,
-        id: Id,
+        id: FileId,
         ranges: Vec<(u64, u64)>,
         bytes: Vec<u8>,
         backup: Option<PathBuf>,
@@ -59,30 +63,38 @@ pub enum Effect {
     /// The name is removed; the file stays at `backup`.
     Removed {
         path: PathBuf,
-        id: Id,
+        id: FileId,
         backup: PathBuf,
     },
     /// A directory is removed.
-    RemovedDirectory { path: PathBuf, id: Id, mode: u32 },
+    RemovedDirectory {
+        path: PathBuf,
+        id: FileId,
+        mode: u32,
+    },
     /// The file is renamed.
     Renamed {
         from: PathBuf,
         to: PathBuf,
-        id: Id,
+        id: FileId,
         directory: bool,
     },
-    /// Two files exchange their names; `id` was at `from`.
-    Exchanged { from: PathBuf, to: PathBuf, id: Id },
+    /// Two files exchange their names; `id` was at `interrupted_at`.
+    Exchanged {
+        from: PathBuf,
+        to: PathBuf,
+        id: FileId,
+    },
     /// Mode, owner and times may change.
     Attributes {
         path: PathBuf,
-        id: Id,
-        attributes: Attributes,
+        id: FileId,
+        attributes: InodeAttributes,
     },
     /// An extended attribute may change.
     Extended {
         path: PathBuf,
-        id: Id,
+        id: FileId,
         name: Vec<u8>,
         value: Option<Vec<u8>>,
     },
@@ -163,7 +175,7 @@ impl Effect {
         if let Ok(metadata) = std::fs::symlink_metadata(path)
             && id.is_of(&metadata)
         {
-            *id = Id::of(&metadata);
+            *id = FileId::of(&metadata);
         }
     }
 }
@@ -176,7 +188,7 @@ pub struct Record {
     /// Time since the node's start, by which the records of all its ranks are ordered.
     pub time: u64,
     /// Directories of the effect's names.
-    pub directories: Vec<Id>,
+    pub directories: Vec<FileId>,
     pub effect: Effect,
 }
 
@@ -195,13 +207,13 @@ impl Record {
 
 /// Line of the log.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-pub enum Line {
+pub enum LogLine {
     Record(Record),
     /// Outcome of the latest record that creates this name.
     Outcome(PathBuf, Outcome),
 }
 
-impl Line {
+impl LogLine {
     fn framed(&self) -> Vec<u8> {
         let content = bincode::encode_to_vec(self, bincode::config::standard()).unwrap_or_default();
         let mut bytes = Vec::with_capacity(FRAME + content.len());
@@ -217,7 +229,7 @@ fn header() -> Vec<u8> {
 }
 
 /// Parses the first line of `bytes`; `None` if it is incomplete. Also returns its length.
-fn first_line(bytes: &[u8]) -> Option<(Line, usize)> {
+fn first_line(bytes: &[u8]) -> Option<(LogLine, usize)> {
     let (length, rest) = bytes.split_first_chunk::<4>()?;
     let (checksum, rest) = rest.split_first_chunk::<8>()?;
     let content = rest.get(..u32::from_le_bytes(*length) as usize)?;
@@ -251,24 +263,24 @@ fn places(path: &Path, moves: &[(&Path, &Path)]) -> Vec<PathBuf> {
 
 /// Log of a rank, as read by any process.
 #[derive(Debug)]
-pub struct Log {
+pub struct UndoLog {
     file: File,
     path: PathBuf,
-    records: Vec<Noted>,
+    records: Vec<LoggedRecord>,
 }
 
 /// Record with its position in the file.
 #[derive(Clone, Debug)]
-pub struct Noted {
+pub struct LoggedRecord {
     at: u64,
     pub record: Record,
     /// File that the effect has created, if known.
     pub outcome: Option<Outcome>,
 }
 
-impl Log {
+impl UndoLog {
     /// Creates the log of this process; replaces one that an ended process has left.
-    pub fn create(path: &Path) -> io::Result<Log> {
+    pub fn create(path: &Path) -> io::Result<UndoLog> {
         let create = || {
             open_own(
                 path,
@@ -277,7 +289,7 @@ impl Log {
         };
         let mut file = match create() {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                if let Some(left) = Log::open(path)?
+                if let Some(left) = UndoLog::open(path)?
                     && left.is_abandoned()
                 {
                     left.remove()?;
@@ -288,7 +300,7 @@ impl Log {
         };
         file.lock()?;
         file.write_all(&header())?;
-        Ok(Log {
+        Ok(UndoLog {
             file,
             path: path.to_owned(),
             records: Vec::new(),
@@ -296,7 +308,7 @@ impl Log {
     }
 
     /// Opens the log of any rank; `None` if it is absent or another user's.
-    pub fn open(path: &Path) -> io::Result<Option<Log>> {
+    pub fn open(path: &Path) -> io::Result<Option<UndoLog>> {
         let file = match open_own(path, libc::O_RDWR | libc::O_APPEND) {
             Err(error)
                 if matches!(
@@ -316,7 +328,7 @@ impl Log {
         }
         let mut bytes = vec![0; file.metadata()?.len() as usize];
         file.read_exact_at(&mut bytes, 0)?;
-        let mut log = Log {
+        let mut log = UndoLog {
             file,
             path: path.to_owned(),
             records: Vec::new(),
@@ -334,14 +346,14 @@ impl Log {
         }
     }
 
-    fn add(&mut self, at: u64, line: Line) {
+    fn add(&mut self, at: u64, line: LogLine) {
         match line {
-            Line::Record(record) => self.records.push(Noted {
+            LogLine::Record(record) => self.records.push(LoggedRecord {
                 at,
                 record,
                 outcome: None,
             }),
-            Line::Outcome(made, outcome) => {
+            LogLine::Outcome(made, outcome) => {
                 if let Some(noted) = self.making(&made).and_then(|it| self.records.get_mut(it)) {
                     noted.outcome = Some(outcome);
                 }
@@ -373,7 +385,7 @@ impl Log {
         Ok(())
     }
 
-    pub fn append(&mut self, line: Line) -> io::Result<()> {
+    pub fn append(&mut self, line: LogLine) -> io::Result<()> {
         let bytes = line.framed();
         let at = self.file.metadata()?.len();
         let written = self.file.write(&bytes)?;
@@ -386,21 +398,21 @@ impl Log {
     }
 
     /// Writes a record with its outcome.
-    pub fn append_noted(&mut self, noted: Noted) -> io::Result<()> {
+    pub fn append_with_outcome(&mut self, noted: LoggedRecord) -> io::Result<()> {
         let outcome = noted.record.effect.made().map(Path::to_owned);
         let outcome = outcome.zip(noted.outcome);
-        self.append(Line::Record(noted.record))?;
+        self.append(LogLine::Record(noted.record))?;
         outcome.map_or(Ok(()), |(made, outcome)| {
-            self.append(Line::Outcome(made, outcome))
+            self.append(LogLine::Outcome(made, outcome))
         })
     }
 
-    pub fn last(&self) -> Option<&Noted> {
+    pub fn last(&self) -> Option<&LoggedRecord> {
         self.records.last()
     }
 
     /// Lists all records with their outcomes.
-    pub fn noted(&self) -> impl Iterator<Item = &Noted> {
+    pub fn noted(&self) -> impl Iterator<Item = &LoggedRecord> {
         self.records.iter()
     }
 
@@ -416,7 +428,7 @@ impl Log {
         self.records.iter().map(|noted| &noted.record)
     }
 
-    /// Removes all sections before `first`, and their backups.
+    /// Removes all sections before `first_low_limit`, and their backups.
     pub fn forget_before(&mut self, first: Epoch) -> io::Result<()> {
         let count = self
             .records()
@@ -426,14 +438,14 @@ impl Log {
             return Ok(());
         }
         self.remove_backups(count);
-        let kept: Vec<Noted> = self.noted().skip(count).cloned().collect();
+        let kept: Vec<LoggedRecord> = self.noted().skip(count).cloned().collect();
         if kept.is_empty() {
             self.records.clear();
             return self.file.set_len(HEADER);
         }
-        let mut next = Log::create(&self.path.with_extension(RENEWED))?;
+        let mut next = UndoLog::create(&self.path.with_extension(REWRITTEN))?;
         for noted in kept {
-            next.append_noted(noted)?;
+            next.append_with_outcome(noted)?;
         }
         std::fs::rename(&next.path, &self.path)?;
         next.path.clone_from(&self.path);

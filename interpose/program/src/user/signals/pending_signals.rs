@@ -21,7 +21,7 @@ const SI_USER: i32 = 0;
 
 /// Pending signal.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-pub struct Waiting {
+pub struct PendingSignal {
     pub signal: i32,
     /// True if the signal is pending for the calling thread only.
     is_threads: bool,
@@ -30,35 +30,35 @@ pub struct Waiting {
 }
 
 /// Returns the pending signals, each as often as it was sent.
-pub fn capture() -> Vec<Waiting> {
+pub fn capture() -> Vec<PendingSignal> {
     if all() & !OWN_SIGNALS == 0 {
         return Vec::new();
     }
-    let pending = take();
-    pending.iter().for_each(Waiting::send);
+    let pending = receive_all();
+    pending.iter().for_each(PendingSignal::send);
     pending
 }
 
 /// Replaces the pending signals by those of `saved`.
 ///
 /// The calling thread must block all of them.
-pub fn restore(saved: &[Waiting]) {
+pub fn restore(saved: &[PendingSignal]) {
     if all() & !OWN_SIGNALS == 0 && saved.is_empty() {
         return;
     }
-    let now = take();
-    let is_in = |set: &[Waiting], signal: &Waiting| set.iter().any(|it| it == signal);
+    let now = receive_all();
+    let is_in = |set: &[PendingSignal], signal: &PendingSignal| set.iter().any(|it| it == signal);
     for signal in now.iter().filter(|it| it.info.is_empty()) {
         if !is_in(saved, signal) {
             discard(signal.signal);
         }
     }
-    let is_there = |it: &&Waiting| !it.info.is_empty() || !is_in(&now, it);
-    saved.iter().filter(is_there).for_each(Waiting::send);
+    let is_there = |it: &&PendingSignal| !it.info.is_empty() || !is_in(&now, it);
+    saved.iter().filter(is_there).for_each(PendingSignal::send);
 }
 
 /// Receives the pending signals, except those of timers.
-fn take() -> Vec<Waiting> {
+fn receive_all() -> Vec<PendingSignal> {
     let of_timers = kernel_timer::signals();
     let signals = (1..=SIGNALS as i32).filter(|signal| !is_in(OWN_SIGNALS, *signal));
     let mut pending = Vec::new();
@@ -69,10 +69,10 @@ fn take() -> Vec<Waiting> {
             let info = if is_timers {
                 Some(Vec::new())
             } else {
-                take_one(signal)
+                receive(signal)
             };
             let Some(info) = info else { break };
-            pending.push(Waiting {
+            pending.push(PendingSignal {
                 signal,
                 is_threads,
                 info,
@@ -103,7 +103,7 @@ fn of_thread() -> u64 {
 }
 
 /// Receives a pending signal, which must be blocked; returns its information.
-pub fn take_one(signal: i32) -> Option<Vec<u8>> {
+pub fn receive(signal: i32) -> Option<Vec<u8>> {
     let mut info = vec![0u8; INFO];
     let set = 1u64 << (signal - 1);
     let at_once = libc::timespec {
@@ -130,7 +130,7 @@ fn discard(signal: i32) {
     action(signal.into(), Some(&own));
 }
 
-impl Waiting {
+impl PendingSignal {
     /// Sends the signal to this process, or to the calling thread.
     fn send(&self) {
         // SAFETY: getpid(2), gettid(2).
@@ -171,7 +171,7 @@ mod tests {
 
     fn values(signal: i32) -> Vec<i32> {
         let value = |info: Vec<u8>| i32::from_ne_bytes(info[24..28].try_into().expect("four"));
-        std::iter::from_fn(|| take_one(signal)).map(value).collect()
+        std::iter::from_fn(|| receive(signal)).map(value).collect()
     }
 
     #[test]
