@@ -1,7 +1,7 @@
 //! End of a job that cannot continue.
 
 use crate::user::UserError;
-use crate::{events, renewal, system_calls, user};
+use crate::{events, reinit, system_calls, user};
 use std::ffi::c_int;
 use understudy_catalogue::message;
 use understudy_formats::events::{EndReason, Kind};
@@ -16,7 +16,7 @@ pub fn abort(rt: &Runtime, code: c_int) -> ! {
         how: EndReason::Aborted(code),
     });
     user::release_output(rt);
-    renewal::abort(code)
+    reinit::abort(code)
 }
 
 /// Ends the job, because to continue would risk a wrong result.
@@ -44,5 +44,5 @@ pub fn abort_unprotected(rt: &Runtime) -> ! {
 /// Waits for the restart of the job after a failure before the first checkpoint.
 pub fn await_restart_after_init(rt: &Runtime, error: mpi::Error) -> ! {
     log::info!("MPI_Init has failed: {error}");
-    renewal::await_restart(rt)
+    reinit::await_restart(rt)
 }

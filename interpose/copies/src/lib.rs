@@ -24,7 +24,7 @@ pub use copies_runtime::Runtime;
 use understudy_base::{
     arch, events, fault, generated, process_info, role, runtime_state, system_calls, work_flags,
 };
-use understudy_job::{disk, own_messages, peers, renewal, rounds, world};
+use understudy_job::{control_messages, disk, max_allreduce, peers, reinit, world};
 use understudy_journal::journal;
-use understudy_objects::{early, objects, requests};
+use understudy_objects::{drained, objects, requests};
 use understudy_program::user;

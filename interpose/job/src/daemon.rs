@@ -2,12 +2,12 @@
 //!
 //! Nothing depends on the daemon: its answer is only a placement hint, which the plan checks
 //! (`recovery::plan`), and without an answer the built-in rule selects a spare. A recovery waits
-//! for the answer no longer than [`LIMIT`]. Idle spares keep a connection, over which they send
+//! for the answer no longer than [`RECOVERY_LIMIT`]. Idle spares keep a connection, over which they send
 //! heartbeats. The client has no thread, and no descriptor in the range of the program side.
 
 mod daemon_link;
 
-use crate::{Runtime, domains, peers, process_info, renewal, world};
+use crate::{Runtime, domains, peers, process_info, reinit, world};
 pub(crate) use daemon_link::DaemonLink;
 use std::time::{Duration, Instant};
 use understudy_abi::RUNTIME_FD_BASE;
@@ -17,13 +17,13 @@ use understudy_wire::spares::{Lease, LeaseToken, ProcessLocation, Spare, SpareLi
 use understudy_wire::{Answer, Request, auth};
 
 /// Time that a recovery waits for the daemon.
-const LIMIT: Duration = Duration::from_millis(100);
+const RECOVERY_LIMIT: Duration = Duration::from_millis(100);
 /// Time that a job with a missing spare waits for the daemon after a recovery.
 const GRANT_LIMIT: Duration = Duration::from_secs(1);
 /// Time that a spare waits for the daemon, during which the spare blocks.
 const SPARE_LIMIT: Duration = Duration::from_millis(20);
 /// Time between two heartbeats. The daemon considers a spare dead after 10 s.
-const PERIOD: Duration = Duration::from_secs(2);
+const HEARTBEAT_PERIOD: Duration = Duration::from_secs(2);
 
 /// True if a daemon is configured.
 pub fn is_set() -> bool {
@@ -70,19 +70,19 @@ pub fn poll_spare(rt: &Runtime) -> Option<Duration> {
         log::info!("the daemon does not have this spare: {why}");
         link.client = None;
     }
-    link.due = Some(Instant::now() + PERIOD);
-    Some(PERIOD)
+    link.due = Some(Instant::now() + HEARTBEAT_PERIOD);
+    Some(HEARTBEAT_PERIOD)
 }
 
 fn register() -> Result<Client, ClientError> {
-    let place = domains::own_place();
+    let place = domains::own_location();
     let spare = Spare {
         rank: process_info::process(),
         pid: std::process::id(),
         launcher: std::os::unix::process::parent_id(),
         host: place.host_name(),
         domain: domain_name(place.domain),
-        workers: renewal::neighbours(),
+        workers: reinit::neighbours(),
     };
     let spares = process_info::config().spares;
     let limits = SpareLimits {
@@ -103,7 +103,7 @@ fn register() -> Result<Client, ClientError> {
 }
 
 /// Sends a last message, and closes the connection.
-fn farewell(rt: &Runtime, ask: &Request) {
+fn send_last(rt: &Runtime, ask: &Request) {
     let client = rt.daemon.link.borrow_mut().client.take();
     if let Some(mut client) = client {
         let _ = client.notify(ask);
@@ -111,13 +111,13 @@ fn farewell(rt: &Runtime, ask: &Request) {
 }
 
 /// Reports that this process has replaced a worker.
-pub fn playing(rt: &Runtime, worker: Worker) {
-    farewell(rt, &Request::Replaced { worker });
+pub fn report_replacing(rt: &Runtime, worker: Worker) {
+    send_last(rt, &Request::Replaced { worker });
 }
 
 /// Reports that this spare was never needed.
-pub fn leave(rt: &Runtime) {
-    farewell(rt, &Request::Leave);
+pub fn report_unneeded(rt: &Runtime) {
+    send_last(rt, &Request::Leave);
 }
 
 /// Returns the present or former place of a process.
@@ -137,23 +137,23 @@ pub fn lease(rt: &Runtime, round: u64, dead: &[Worker]) -> Result<Vec<Lease>, St
     let world = world::get(rt);
     let need = |&worker: &Worker| SpareNeed {
         worker,
-        failed: place_of(world.players[worker.index()]),
+        failed: place_of(world.process_of[worker.index()]),
         copies: world
             .redundancy
             .buddies_of(worker)
             .filter(|holder| !dead.contains(holder))
-            .map(|holder| place_of(world.players[holder.index()]))
+            .map(|holder| place_of(world.process_of[holder.index()]))
             .collect(),
     };
     let (job, needs) = (process_info::job(), dead.iter().map(need).collect());
-    match ask(&Request::Lease { job, round, needs }, LIMIT)? {
+    match request(&Request::Lease { job, round, needs }, RECOVERY_LIMIT)? {
         Answer::Leased(leases) => Ok(leases),
         _ => Err(ClientError::Unexpected.to_string()),
     }
 }
 
 /// Connects and sends a request, within `limit` for both.
-fn ask(question: &Request, limit: Duration) -> Result<Answer, String> {
+fn request(question: &Request, limit: Duration) -> Result<Answer, String> {
     let began = Instant::now();
     let mut client = connect(limit).map_err(|error| error.to_string())?;
     let left = limit.saturating_sub(began.elapsed());
@@ -166,16 +166,16 @@ fn ask(question: &Request, limit: Duration) -> Result<Answer, String> {
 /// Returns the number of new spares that the daemon grants this job.
 ///
 /// The job has `spares` idle spares, and had `aim` spares at the start.
-pub fn may_start(spares: u32, aim: u32) -> Result<u32, String> {
+pub fn grant_spares(spares: u32, aim: u32) -> Result<u32, String> {
     let job = process_info::job();
-    match ask(&Request::Replenish { job, spares, aim }, GRANT_LIMIT)? {
+    match request(&Request::Replenish { job, spares, aim }, GRANT_LIMIT)? {
         Answer::Start { count } => Ok(count.min(aim.saturating_sub(spares))),
         _ => Err(ClientError::Unexpected.to_string()),
     }
 }
 
 /// Returns leases that the plan does not use.
-pub fn give_back(tokens: &[LeaseToken]) {
+pub fn release_leases(tokens: &[LeaseToken]) {
     if tokens.is_empty() {
         return;
     }

@@ -18,24 +18,24 @@
 //! disk of each node, as long as ranks are restarted on their nodes.
 #![allow(unsafe_code)]
 
+mod checkpoint_directory;
 mod choose;
 mod disk_level;
 mod identity;
 mod load;
-mod places;
 mod static_file;
 mod writer;
 
 use crate::gather::gather_from_all;
 use crate::{Runtime, process_info, user};
+pub use checkpoint_directory::explain;
 use disk_level::DiskLevel;
+pub use disk_level::DiskReport;
 pub(crate) use disk_level::DiskState;
-pub use disk_level::Report;
 use epoch_files::EpochFileName;
 use epoch_format::{EpochHead, JobIdentity};
-pub use load::Loaded;
-pub use places::explain;
-pub use static_file::{StaticFile, Writing};
+pub use load::LoadedCheckpoint;
+pub use static_file::{StaticFile, StaticFileWrite};
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;
@@ -50,7 +50,7 @@ use understudy_image::store::PageStore;
 use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::{Epoch, Rank, Worker};
-use writer::{Job, Pages, Piece, Writer};
+use writer::{CheckpointPages, PageSource, WriteJob, Writer};
 use xxhash_rust::xxh3::xxh3_64;
 
 fn checksum(key: EpochKey) -> u64 {
@@ -59,13 +59,13 @@ fn checksum(key: EpochKey) -> u64 {
 }
 
 /// True if the job has a disk level.
-pub fn is_on(rt: &Runtime) -> bool {
+pub fn has_disk_level(rt: &Runtime) -> bool {
     rt.disk.level.borrow().is_some()
 }
 
 /// Returns the identity of the files of this worker.
 fn identity(rt: &Runtime, workers: u32) -> JobIdentity {
-    identity::own(user::layout(rt), workers)
+    identity::own_identity(user::layout(rt), workers)
 }
 
 /// Opens the directory if a disk level is configured. Collective over all processes.
@@ -120,14 +120,14 @@ fn first_of(comm: RealComm, own: Option<String>) -> mpi::Result<Option<String>> 
 
 /// Data of the disk level that a process needs when it joins the job later.
 #[derive(Clone, Copy, bincode::Encode, bincode::Decode)]
-pub struct Told {
+pub struct DiskInfo {
     lineage: u64,
     start: u64,
     base: u64,
 }
 
-pub fn told(rt: &Runtime) -> Option<Told> {
-    let told = |disk: &DiskLevel| Told {
+pub fn disk_info(rt: &Runtime) -> Option<DiskInfo> {
+    let told = |disk: &DiskLevel| DiskInfo {
         lineage: disk.lineage,
         start: disk.start,
         base: disk.base,
@@ -136,7 +136,7 @@ pub fn told(rt: &Runtime) -> Option<Told> {
 }
 
 /// Sets up the disk level of a process that joins the job later.
-pub fn join(rt: &Runtime, told: Told, workers: u32) {
+pub fn join(rt: &Runtime, told: DiskInfo, workers: u32) {
     let Some(directory) = &process_info::config().disk else {
         return;
     };
@@ -167,7 +167,7 @@ pub fn choose(
         return Ok(None);
     };
     disk.finish(store);
-    disk.forget_loaded(store);
+    disk.discard_loaded(store);
     let Some(found) = choose::choose(disk, comm, worker, store)? else {
         return Ok(None);
     };
@@ -180,13 +180,13 @@ pub fn choose(
 }
 
 /// Discards a checkpoint that was loaded and not used, before the store is replaced.
-pub fn forget_loaded(rt: &Runtime, store: &mut PageStore) {
+pub fn discard_loaded(rt: &Runtime, store: &mut PageStore) {
     if let Some(disk) = &mut *rt.disk.level.borrow_mut() {
-        disk.forget_loaded(store);
+        disk.discard_loaded(store);
     }
 }
 
-pub fn take_chosen(rt: &Runtime) -> Option<Loaded> {
+pub fn take_chosen(rt: &Runtime) -> Option<LoadedCheckpoint> {
     let mut level = rt.disk.level.borrow_mut();
     let disk = level.as_mut()?;
     let loaded = disk.chosen.as_mut()?.1.take();
@@ -202,18 +202,19 @@ pub fn take_chosen(rt: &Runtime) -> Option<Loaded> {
 /// Records that all workers have rolled back to this checkpoint.
 ///
 /// If this or an earlier attempt has chosen it from disk, newer checkpoints on disk are removed.
-pub fn go_on_from(rt: &Runtime, worker: Worker, epoch: Epoch) {
+pub fn resume_from(rt: &Runtime, worker: Worker, epoch: Epoch) {
     let Some(disk) = &mut *rt.disk.level.borrow_mut() else {
         return;
     };
-    let is_it =
-        |(key, loaded): &mut (EpochKey, Option<Loaded>)| key.epoch == epoch && loaded.is_none();
+    let is_it = |(key, loaded): &mut (EpochKey, Option<LoadedCheckpoint>)| {
+        key.epoch == epoch && loaded.is_none()
+    };
     let Some((key, _)) = disk.chosen.take_if(is_it) else {
         return;
     };
-    (disk.written, disk.due, disk.complete) = (Some(key), None, BTreeSet::from([key]));
-    disk.own.retain(|other| *other <= key);
-    disk.own.insert(key);
+    (disk.written, disk.due, disk.complete_keys) = (Some(key), None, BTreeSet::from([key]));
+    disk.own_keys.retain(|other| *other <= key);
+    disk.own_keys.insert(key);
     let newer: Vec<EpochKey> = disk
         .places
         .keys(worker)
@@ -227,7 +228,7 @@ pub fn go_on_from(rt: &Runtime, worker: Worker, epoch: Epoch) {
 /// Returns the key for the checkpoint of the current cut.
 ///
 /// `None` if it will not be written.
-pub fn due(rt: &Runtime) -> Option<EpochKey> {
+pub fn due_key(rt: &Runtime) -> Option<EpochKey> {
     rt.disk.level.borrow().as_ref()?.due
 }
 
@@ -246,11 +247,11 @@ pub fn take_over(
     let mut level = rt.disk.level.borrow_mut();
     let Some(disk) = &mut *level else { return };
     let files = disk.places.keys(worker).into_iter();
-    disk.own = files.filter(|key| key.lineage == disk.lineage).collect();
+    disk.own_keys = files.filter(|key| key.lineage == disk.lineage).collect();
     disk.places.remove_torn(worker);
-    disk.due = key.filter(|key| !disk.own.contains(key) && image.absent().is_empty());
+    disk.due = key.filter(|key| !disk.own_keys.contains(key) && image.absent().is_empty());
     drop(level);
-    committed(rt, store, image, state, worker);
+    write_if_due(rt, store, image, state, worker);
 }
 
 /// Stops the writer at the end of this worker.
@@ -261,7 +262,7 @@ pub fn stop_writing(rt: &Runtime, store: &mut PageStore) {
         return;
     };
     if let Some(outcome) = disk.writer.as_mut().and_then(Writer::stop) {
-        disk.note(outcome, store);
+        disk.record_outcome(outcome, store);
     }
 }
 
@@ -270,7 +271,7 @@ pub fn stop_writing(rt: &Runtime, store: &mut PageStore) {
 /// All workers are at their end. This worker removes the files of all, since some may be killed
 /// before they do. Checkpoints are removed before the undo log: a job restarted from a checkpoint
 /// without the undo log would leave later data of the program in its files.
-pub fn end(rt: &Runtime) {
+pub fn remove_job_files(rt: &Runtime) {
     let Some(mut disk) = rt.disk.level.take() else {
         return;
     };
@@ -278,7 +279,7 @@ pub fn end(rt: &Runtime) {
         writer.stop();
     }
     disk.places.remove_job(disk.lineage);
-    disk.places.give_up();
+    disk.places.release();
     user::end_files_on_disk(rt);
 }
 
@@ -295,24 +296,28 @@ pub fn write_static(
     worker: Worker,
     image: &Image,
     store: &PageStore,
-) -> io::Result<Writing> {
+) -> io::Result<StaticFileWrite> {
     let path = static_path(rt, worker).ok_or(ErrorKind::NotFound)?;
     static_file::write(path, image, store)
 }
 
 /// Returns the oldest checkpoint on disk to which this process may have to roll back.
-pub fn oldest(rt: &Runtime) -> Option<Epoch> {
+pub fn oldest_needed(rt: &Runtime) -> Option<Epoch> {
     let level = rt.disk.level.borrow();
     let disk = level.as_ref()?;
-    disk.own.iter().chain(&disk.due).map(|key| key.epoch).min()
+    disk.own_keys
+        .iter()
+        .chain(&disk.due)
+        .map(|key| key.epoch)
+        .min()
 }
 
 /// Returns this worker's report for the other workers at a cut.
-pub fn report(rt: &Runtime, store: &mut PageStore, epoch: Epoch) -> Report {
+pub fn report(rt: &Runtime, store: &mut PageStore, epoch: Epoch) -> DiskReport {
     let Some(disk) = &mut *rt.disk.level.borrow_mut() else {
-        return Report::default();
+        return DiskReport::default();
     };
-    disk.settle(store);
+    disk.poll_writer(store);
     disk.due = None;
     let since = disk
         .written
@@ -320,7 +325,7 @@ pub fn report(rt: &Runtime, store: &mut PageStore, epoch: Epoch) -> Report {
         .map_or(Epoch::NONE, |key| key.epoch);
     // After a rollback to an older checkpoint than the last on disk, the next one is due.
     let is_due = epoch < since || epoch.0 >= since.0 + disk.every;
-    Report {
+    DiskReport {
         ready: u64::from(is_due && disk.writing.is_none()),
         trouble: u64::from(disk.trouble.is_some()),
         written: disk.written.map_or(0, checksum),
@@ -330,7 +335,13 @@ pub fn report(rt: &Runtime, store: &mut PageStore, epoch: Epoch) -> Report {
 /// Evaluates the reports of all workers, which are indexed by worker.
 ///
 /// If all can write, the checkpoint of this cut will be written.
-pub fn agreed(rt: &Runtime, reports: &[Report], worker: Worker, epoch: Epoch, recoveries: u32) {
+pub fn evaluate_reports(
+    rt: &Runtime,
+    reports: &[DiskReport],
+    worker: Worker,
+    epoch: Epoch,
+    recoveries: u32,
+) {
     let Some(disk) = &mut *rt.disk.level.borrow_mut() else {
         return;
     };
@@ -345,13 +356,13 @@ pub fn agreed(rt: &Runtime, reports: &[Report], worker: Worker, epoch: Epoch, re
         .iter()
         .all(|report| report.ready != 0)
         .then_some(key);
-    disk.tell(reports, worker);
+    disk.report_trouble(reports, worker);
     let written = disk.written.filter(|&key| {
         let sum = checksum(key);
         reports.iter().all(|report| report.written == sum)
     });
     if let Some(key) = written
-        && disk.complete.insert(key)
+        && disk.complete_keys.insert(key)
     {
         log::debug!("epoch {} is complete on disk", key.epoch);
         disk.prune(worker);
@@ -359,7 +370,13 @@ pub fn agreed(rt: &Runtime, reports: &[Report], worker: Worker, epoch: Epoch, re
 }
 
 /// Writes the checkpoint if that is due; must be called after its commit.
-pub fn committed(rt: &Runtime, store: &mut PageStore, image: &Image, state: &[u8], worker: Worker) {
+pub fn write_if_due(
+    rt: &Runtime,
+    store: &mut PageStore,
+    image: &Image,
+    state: &[u8],
+    worker: Worker,
+) {
     let Some(disk) = &mut *rt.disk.level.borrow_mut() else {
         return;
     };
@@ -376,25 +393,29 @@ pub fn committed(rt: &Runtime, store: &mut PageStore, image: &Image, state: &[u8
         runs: image.pages(),
     };
     store.pin(image.runs().iter().map(|run| run.extent()));
-    let mut pieces: Vec<Piece> = image.runs().iter().map(|run| kept(run, store)).collect();
-    pieces.extend(image.absent().iter().cloned().map(Piece::Absent));
-    pieces.sort_unstable_by_key(Piece::first);
+    let mut pieces: Vec<PageSource> = image
+        .runs()
+        .iter()
+        .map(|run| kept_piece(run, store))
+        .collect();
+    pieces.extend(image.absent().iter().cloned().map(PageSource::Absent));
+    pieces.sort_unstable_by_key(PageSource::first);
     let files = user::written_files(rt);
-    let job = Job {
+    let job = WriteJob {
         directory: disk.places.directory.clone(),
         name: name.to_string(),
         head,
         state: state.to_vec(),
         // SAFETY: committed pages never change; they are pinned until `settle` or `finish` has
         // received the outcome.
-        pages: unsafe { Pages::new(pieces, Some(disk.static_path(worker))) },
+        pages: unsafe { CheckpointPages::new(pieces, Some(disk.static_path(worker))) },
         files: files.iter().map(AsRawFd::as_raw_fd).collect(),
     };
     match disk.writer() {
         Ok(writer) => {
             writer.submit(job, files);
             disk.writing = Some(key);
-            disk.own.insert(key);
+            disk.own_keys.insert(key);
         }
         Err(error) => {
             store.unpin();
@@ -403,8 +424,8 @@ pub fn committed(rt: &Runtime, store: &mut PageStore, image: &Image, state: &[u8
     }
 }
 
-fn kept(run: &SlotRun, store: &PageStore) -> Piece {
+fn kept_piece(run: &SlotRun, store: &PageStore) -> PageSource {
     let (copy, first) = (store.ptr(run.slot).cast_const(), run.pages.start);
     let sums = store.sums(&[*run]);
-    Piece::Kept(copy, PageSums { first, sums })
+    PageSource::Kept(copy, PageSums { first, sums })
 }

@@ -11,29 +11,29 @@ use understudy_settings::domains::domain_of_host;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Domain of a process that could not read the file of domains.
-const UNKNOWN: u64 = 0;
+const UNKNOWN_DOMAIN: u64 = 0;
 
 /// Room for a host name with a terminating zero (HOST_NAME_MAX of Linux is 64).
-const NAME: usize = 72;
+const HOST_NAME_CAPACITY: usize = 72;
 
 /// Node, process number, failure domain and host of one process.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct Place {
+pub struct ProcessLocation {
     /// Node: processes with one node number can access each other by their process numbers.
     pub node: u64,
     /// Process number on the node.
     pub pid: u64,
-    /// Failure domain, or `UNKNOWN`.
+    /// Failure domain, or `UNKNOWN_DOMAIN`.
     pub domain: u64,
     /// Host name, padded with zeros.
-    host: [u8; NAME],
+    host: [u8; HOST_NAME_CAPACITY],
 }
 
 // SAFETY: numbers and bytes, without padding.
-unsafe impl Plain for Place {}
+unsafe impl Plain for ProcessLocation {}
 
-impl Place {
+impl ProcessLocation {
     /// Returns the name of the host.
     pub fn host_name(&self) -> String {
         String::from_utf8_lossy(self.host.split(|byte| *byte == 0).next().unwrap_or(&[]))
@@ -42,12 +42,12 @@ impl Place {
 }
 
 /// Places of all processes, by rank in a world of the MPI library.
-pub struct Places {
-    all: Vec<Place>,
+pub struct ProcessLocations {
+    all: Vec<ProcessLocation>,
 }
 
-impl Places {
-    pub fn all(&self) -> &[Place] {
+impl ProcessLocations {
+    pub fn all(&self) -> &[ProcessLocation] {
         &self.all
     }
 
@@ -62,7 +62,7 @@ impl Places {
     }
 
     /// True if there is more than one node.
-    pub fn are_several_nodes(&self) -> bool {
+    pub fn has_several_nodes(&self) -> bool {
         self.all.iter().any(|place| place.node != self.all[0].node)
     }
 
@@ -85,7 +85,9 @@ impl Places {
 
     /// Returns the first rank that could not read the file of domains.
     pub fn without_domain(&self) -> Option<usize> {
-        self.all.iter().position(|place| place.domain == UNKNOWN)
+        self.all
+            .iter()
+            .position(|place| place.domain == UNKNOWN_DOMAIN)
     }
 }
 
@@ -93,13 +95,13 @@ impl Places {
 ///
 /// # Errors
 /// The error of the real procedure.
-pub fn meet(world: RealComm) -> mpi::Result<Places> {
-    let all = world.gather(&[own_place()])?;
-    Ok(Places { all })
+pub fn gather_locations(world: RealComm) -> mpi::Result<ProcessLocations> {
+    let all = world.gather(&[own_location()])?;
+    Ok(ProcessLocations { all })
 }
 
 /// Returns the place of this process.
-pub fn own_place() -> Place {
+pub fn own_location() -> ProcessLocation {
     let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let host = user::host_name();
     // Different nodes may have one host name, and containers of one node do not see each other's
@@ -111,14 +113,14 @@ pub fn own_place() -> Place {
         None => Some(xxh3_64(machine.as_bytes())),
         Some(file) => domain_of(file, &host).map(|domain| xxh3_64(domain.as_bytes())),
     };
-    let mut name = [0; NAME];
-    for (to, from) in name[..NAME - 1].iter_mut().zip(host.bytes()) {
+    let mut name = [0; HOST_NAME_CAPACITY];
+    for (to, from) in name[..HOST_NAME_CAPACITY - 1].iter_mut().zip(host.bytes()) {
         *to = from;
     }
-    Place {
+    ProcessLocation {
         node: xxh3_64(node.as_bytes()),
         pid: u64::from(std::process::id()),
-        domain: domain.unwrap_or(UNKNOWN),
+        domain: domain.unwrap_or(UNKNOWN_DOMAIN),
         host: name,
     }
 }
@@ -143,14 +145,14 @@ fn domain_of(file: &Path, host: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn places(of: &[(u64, u64)]) -> Places {
-        let all = of.iter().map(|&(node, domain)| Place {
+    fn places(of: &[(u64, u64)]) -> ProcessLocations {
+        let all = of.iter().map(|&(node, domain)| ProcessLocation {
             node,
             pid: 1,
             domain,
-            host: [0; NAME],
+            host: [0; HOST_NAME_CAPACITY],
         });
-        Places { all: all.collect() }
+        ProcessLocations { all: all.collect() }
     }
 
     #[test]
@@ -158,7 +160,7 @@ mod tests {
         let places = places(&[(7, 70), (7, 70), (3, 30), (3, 70), (3, 30)]);
         assert_eq!(places.domains(4), [0, 0, 1, 0]);
         assert_eq!(places.most_per_node(), 3);
-        assert!(places.are_several_nodes());
+        assert!(places.has_several_nodes());
         assert_eq!(places.without_domain(), None);
     }
 }

@@ -4,7 +4,7 @@
 
 use crate::daemon::DaemonLink;
 use crate::disk::DiskState;
-use crate::renewal::InstanceState;
+use crate::reinit::InstanceState;
 use crate::runtime_state::{RuntimeAccess, runtime};
 use crate::user;
 use crate::world::WorldView;
@@ -16,7 +16,7 @@ runtime! {
         /// Checkpoints in files.
         pub(crate) disk: DiskState = DiskState::start(),
         /// State of this process across MPI instances.
-        pub(crate) renewal: InstanceState = InstanceState::start(),
+        pub(crate) reinit: InstanceState = InstanceState::start(),
         /// Connection to the daemon.
         pub(crate) daemon: DaemonLink = DaemonLink::start(),
     }

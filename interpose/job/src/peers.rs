@@ -1,7 +1,7 @@
 //! Other processes of the job: hosts, domains, and ends of those on this node (pidfd_open(2)).
 #![allow(unsafe_code)]
 
-use crate::domains::Place;
+use crate::domains::ProcessLocation;
 use crate::system_calls;
 use std::ffi::c_int;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,7 +17,7 @@ struct Peers {
     /// Domain of each process.
     domains: Vec<u64>,
     /// Exit statuses of processes, received from other sources.
-    ends: Vec<(ProcessNumber, c_int)>,
+    exit_statuses: Vec<(ProcessNumber, c_int)>,
 }
 
 static PEERS: Mutex<Peers> = Mutex::new(Peers {
@@ -25,7 +25,7 @@ static PEERS: Mutex<Peers> = Mutex::new(Peers {
     ranks: Vec::new(),
     hosts: Vec::new(),
     domains: Vec::new(),
-    ends: Vec::new(),
+    exit_statuses: Vec::new(),
 });
 
 fn peers() -> MutexGuard<'static, Peers> {
@@ -33,7 +33,7 @@ fn peers() -> MutexGuard<'static, Peers> {
 }
 
 /// Enters the place of a process; `own` is the place of this process.
-pub fn add(place: &Place, number: ProcessNumber, own: &Place) {
+pub fn add(place: &ProcessLocation, number: ProcessNumber, own: &ProcessLocation) {
     let peers = &mut *peers();
     peers.hosts.resize(
         peers.hosts.len().max(number.index() + 1),
@@ -83,7 +83,11 @@ pub fn wait_status(process: ProcessNumber) -> Option<c_int> {
     const PIDFD_GET_INFO: libc::c_ulong = 0xc040_ff0b;
     const _: () = assert!(size_of::<Info>() == 0x40);
     let peers = peers();
-    if let Some((_, status)) = peers.ends.iter().find(|(rank, _)| *rank == process) {
+    if let Some((_, status)) = peers
+        .exit_statuses
+        .iter()
+        .find(|(rank, _)| *rank == process)
+    {
         return Some(*status);
     }
     let at = peers.ranks.iter().position(|&rank| rank == process)?;
@@ -97,14 +101,14 @@ pub fn wait_status(process: ProcessNumber) -> Option<c_int> {
 }
 
 /// Records the status of a terminated process of this node, as wait(2) returns it.
-pub fn note_end(process: ProcessNumber, status: c_int) {
-    peers().ends.push((process, status));
+pub fn record_exit_status(process: ProcessNumber, status: c_int) {
+    peers().exit_statuses.push((process, status));
 }
 
 /// Closes the descriptors of all processes except `living`, at the end of a recovery.
-pub fn keep_only(living: &[ProcessNumber]) {
+pub fn retain(living: &[ProcessNumber]) {
     let peers = &mut *peers();
-    peers.ends.clear();
+    peers.exit_statuses.clear();
     let all = peers.local.drain(..).zip(peers.ranks.drain(..));
     let (kept, gone): (Vec<_>, Vec<_>) = all.partition(|(_, rank)| living.contains(rank));
     (peers.local, peers.ranks) = kept.into_iter().unzip();

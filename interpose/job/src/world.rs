@@ -9,11 +9,11 @@ use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::Worker;
 pub(crate) use world_view::WorldView;
-pub use world_view::{Part, World};
+pub use world_view::{Role, World};
 
 fn set(rt: &Runtime, world: World) {
     let protected = world.protected && !world.finalized;
-    let playing = matches!(world.part, Part::Worker(_)) && !world.finalized;
+    let playing = matches!(world.role, Role::Worker(_)) && !world.finalized;
     rt.world.view.set(Some(Arc::new(world)));
     role::publish(protected, playing);
 }
@@ -60,15 +60,15 @@ pub fn is_on_one_node(rt: &Runtime) -> bool {
 
 /// Returns the worker of this process, which must not be a joining replacement.
 pub fn worker(rt: &Runtime) -> Worker {
-    match with(rt, |world| world.part) {
-        Part::Worker(worker) => worker,
-        Part::Newcomer => unreachable!("a newcomer has no part"),
+    match with(rt, |world| world.role) {
+        Role::Worker(worker) => worker,
+        Role::Joining => unreachable!("a newcomer has no part"),
     }
 }
 
 /// True if this process is the first worker, which acts for all.
 pub fn is_first_worker(rt: &Runtime) -> bool {
-    with(rt, |world| world.part == Part::Worker(Worker(0)))
+    with(rt, |world| world.role == Role::Worker(Worker(0)))
 }
 
 /// Creates the workers' communicators: the program's, and the runtime's.

@@ -7,7 +7,7 @@
 //! ```text
 //!   program ─► thunk ─► edge ─► handler ─► real::PMPI_… ─► edge ─► the library
 //!              its ABI  │        Open MPI's                 │       its ABI
-//!                       runtime's `Program`                 [`Library`]
+//!                       runtime's `Program`                 [`LibraryEdge`]
 //! ```
 //!
 //! With Open MPI neither edge exists: the tables of called functions contain the handlers and the
@@ -18,12 +18,16 @@ mod abi_edge;
 mod arguments;
 mod edges;
 mod foreign_abi;
-mod library;
+mod library_edge;
 mod special;
 
 pub use abi_edge::Edge;
-pub use arguments::{Handles, Integers, Statuses, Way, pointer, value};
+pub use arguments::{Direction, Handles, Integers, Statuses, pointer, value};
 pub use edges::table;
-pub use foreign_abi::{Abi, Domain, MPICH, Pointer, Predefined, STANDARD, StatusLayout, Value};
-pub(crate) use library::connect;
-pub use library::{Library, current, datatype_at, degrees, limit, members, object, rank};
+pub use foreign_abi::{
+    Abi, ConstantValue, Domain, MPICH, Pointer, PredefinedHandle, STANDARD, StatusLayout,
+};
+pub(crate) use library_edge::connect;
+pub use library_edge::{
+    LibraryEdge, datatype_at, degrees, foreign_abi, limit, members, object, rank,
+};

@@ -2,10 +2,10 @@
 //!
 //! When a process of the job has failed, calls that wait for it never return. The process manager
 //! then sets the *generation number* of the next MPI instance in a page that it shares with this
-//! process ([`Page`]), and sends [`INTERRUPT`] to the thread that is inside the library, until that
+//! process ([`SharedPage`]), and sends [`INTERRUPT`] to the thread that is inside the library, until that
 //! thread has left the library. The handler discards the library's frames: the call returns
 //! [`ABANDONED`] to the runtime, like an error of the library. From then on every call returns
-//! `ABANDONED` at once, until the MPI side has been reset (`side`) and [`enter`] is called with the
+//! `ABANDONED` at once, until the MPI side has been reset (`side`) and [`enter_instance`] is called with the
 //! new generation number.
 //!
 //! ```text
@@ -38,7 +38,7 @@ pub const ABANDONED: c_int = 77;
 /// Time by which an error or fault of the library may precede its explanation.
 ///
 /// The explanation is a report that another process has failed.
-const NEWS_LIMIT: Duration = Duration::from_secs(2);
+const REPORT_LIMIT: Duration = Duration::from_secs(2);
 /// Interval at which such a report is polled for.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
@@ -47,7 +47,7 @@ pub const MAIN_THREAD: u32 = 1;
 
 /// Page that this process shares with its process manager.
 #[repr(C)]
-pub struct Page {
+pub struct SharedPage {
     /// Generation number of the required MPI instance; written by the manager.
     pub generation: AtomicU32,
     /// Number of the thread that is inside the library; zero if none is.
@@ -57,7 +57,7 @@ pub struct Page {
 }
 
 /// Page of a process without a process manager.
-static ALONE: Page = Page {
+static DEFAULT_PAGE: SharedPage = SharedPage {
     generation: AtomicU32::new(0),
     is_inside: AtomicU32::new(0),
 };
@@ -68,10 +68,10 @@ const NO_GENERATION: u32 = u32::MAX;
 
 /// Generation number of this process's MPI instance.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
-/// Number of the thread that calls the library, as in [`Page`].
+/// Number of the thread that calls the library, as in [`SharedPage`].
 static CALLER: AtomicU32 = AtomicU32::new(MAIN_THREAD);
-/// Function of [`lead_in`], or null.
-static LEAD_IN: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+/// Function of [`set_outside_handler`], or null.
+static OUTSIDE_HANDLER: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 /// Frame of the innermost call; zero if the library is not being called.
 static FRAME: AtomicUsize = AtomicUsize::new(0);
 
@@ -83,46 +83,46 @@ pub fn caller() -> &'static AtomicU32 {
 }
 
 /// Sets the page of a process without a process manager, whose calls are never abandoned.
-pub(crate) fn stand_alone() {
+pub(crate) fn use_default_page() {
     if PAGE.load(Ordering::Relaxed) == 0 {
-        PAGE.store(&raw const ALONE as usize, Ordering::Relaxed);
+        PAGE.store(&raw const DEFAULT_PAGE as usize, Ordering::Relaxed);
     }
 }
 
 /// Disables abandoning in a child process that is not part of the job.
-pub fn stand_apart() {
-    PAGE.store(&raw const ALONE as usize, Ordering::Relaxed);
+pub fn disable_abandoning() {
+    PAGE.store(&raw const DEFAULT_PAGE as usize, Ordering::Relaxed);
     GENERATION.store(0, Ordering::Relaxed);
 }
 
 /// Lets calls be abandoned as the page requires.
-pub fn listen(page: &'static Page) {
+pub fn use_page(page: &'static SharedPage) {
     PAGE.store(std::ptr::from_ref(page) as usize, Ordering::Relaxed);
     cancellation::register(interrupted);
 }
 
 #[inline]
-fn page() -> &'static Page {
-    // SAFETY: a page that exists as long as the process, or `ALONE`.
-    unsafe { (PAGE.load(Ordering::Relaxed) as *const Page).as_ref() }.unwrap_or(&ALONE)
+fn page() -> &'static SharedPage {
+    // SAFETY: a page that exists as long as the process, or `DEFAULT_PAGE`.
+    unsafe { (PAGE.load(Ordering::Relaxed) as *const SharedPage).as_ref() }.unwrap_or(&DEFAULT_PAGE)
 }
 
 /// Returns the generation number of the required MPI instance.
 #[inline]
-pub fn wanted() -> Generation {
+pub fn required_instance() -> Generation {
     Generation(page().generation.load(Ordering::Acquire))
 }
 
 /// Returns the generation number of this process's MPI instance.
 #[inline]
-pub fn current() -> Generation {
+pub fn own_instance() -> Generation {
     Generation(GENERATION.load(Ordering::Relaxed))
 }
 
 /// True if another MPI instance is required than the one of this process.
 #[inline]
 pub fn is_over() -> bool {
-    wanted().0 != GENERATION.load(Ordering::Relaxed)
+    required_instance().0 != GENERATION.load(Ordering::Relaxed)
 }
 
 /// True if a thread of this process is inside the library.
@@ -133,10 +133,10 @@ pub fn is_inside() -> bool {
 /// Waits until [`poll`], or until the report of a failure would have arrived.
 ///
 /// The failure of another process may have caused an error or a fault of the library.
-pub fn is_over_soon() -> bool {
+pub fn await_over() -> bool {
     let start = Instant::now();
     while !is_over() {
-        if start.elapsed() > NEWS_LIMIT {
+        if start.elapsed() > REPORT_LIMIT {
             return false;
         }
         std::thread::sleep(POLL_INTERVAL);
@@ -147,33 +147,33 @@ pub fn is_over_soon() -> bool {
 /// Sets the MPI instance of this process.
 ///
 /// Calls are executed by the library if this instance is the required one.
-pub fn enter(generation: Generation) {
+pub fn enter_instance(generation: Generation) {
     GENERATION.store(generation.0, Ordering::Release);
 }
 
 /// Records that this process is in no MPI instance.
-pub fn leave() {
+pub fn leave_instance() {
     GENERATION.store(NO_GENERATION, Ordering::Release);
 }
 
 /// Guard during which calls are never abandoned.
 ///
 /// It is for local calls that do not wait, at any time, and for calls before any MPI instance.
-pub struct Apart {
+pub struct NeverAbandoned {
     page: usize,
     generation: u32,
 }
 
-impl Apart {
+impl NeverAbandoned {
     #[allow(clippy::new_without_default)]
-    pub fn new() -> Apart {
-        let page = PAGE.swap(&raw const ALONE as usize, Ordering::Relaxed);
+    pub fn new() -> NeverAbandoned {
+        let page = PAGE.swap(&raw const DEFAULT_PAGE as usize, Ordering::Relaxed);
         let generation = GENERATION.swap(0, Ordering::Relaxed);
-        Apart { page, generation }
+        NeverAbandoned { page, generation }
     }
 }
 
-impl Drop for Apart {
+impl Drop for NeverAbandoned {
     fn drop(&mut self) {
         GENERATION.store(self.generation, Ordering::Relaxed);
         PAGE.store(self.page, Ordering::Relaxed);
@@ -239,10 +239,10 @@ unsafe extern "C" fn interrupted(_: c_int, _: *mut c_void, context: *mut libc::u
     // SAFETY: the kernel's record of this thread.
     let context = unsafe { &mut *context };
     if FRAME.load(Ordering::Relaxed) == 0 {
-        let lead_in = LEAD_IN.load(Ordering::Relaxed);
+        let lead_in = OUTSIDE_HANDLER.load(Ordering::Relaxed);
         if !lead_in.is_null() {
-            // SAFETY: set by `lead_in`.
-            unsafe { std::mem::transmute::<*mut c_void, LeadIn>(lead_in)(context) };
+            // SAFETY: set by `set_outside_handler`.
+            unsafe { std::mem::transmute::<*mut c_void, OutsideHandler>(lead_in)(context) };
         }
     } else if is_over() && is_caller() {
         abandon_at(context);
@@ -250,13 +250,13 @@ unsafe extern "C" fn interrupted(_: c_int, _: *mut c_void, context: *mut libc::u
 }
 
 /// Function that may change the address at which a thread outside of the library continues.
-type LeadIn = fn(&mut libc::ucontext_t);
+type OutsideHandler = fn(&mut libc::ucontext_t);
 
 /// Sets a function that the handler of [`INTERRUPT`] calls outside of library calls.
 ///
 /// The usual cause is that another MPI instance is required.
-pub fn lead_in(function: LeadIn) {
-    LEAD_IN.store(function as *mut c_void, Ordering::Relaxed);
+pub fn set_outside_handler(function: OutsideHandler) {
+    OUTSIDE_HANDLER.store(function as *mut c_void, Ordering::Relaxed);
 }
 
 /// Makes the calling thread abandon its library call when the signal handler returns.
@@ -272,17 +272,17 @@ fn abandon_at(context: &mut libc::ucontext_t) {
 /// handler.
 ///
 /// Libraries do not expect their peers to fail, and may dereference a null pointer where a message
-/// could not be sent. The fault may precede the report of the failure: see [`is_over_soon`]. In a
+/// could not be sent. The fault may precede the report of the failure: see [`await_over`]. In a
 /// thread of the library itself this function does not return: the thread is terminated with all
 /// others of the MPI side.
-pub fn outlives_fault(context: &mut libc::ucontext_t) -> bool {
+pub fn survive_fault(context: &mut libc::ucontext_t) -> bool {
     let is_own = side::is_mpi(context.uc_mcontext.gregs[REG_RSP] as usize);
     let is_calling = FRAME.load(Ordering::Relaxed) != 0 && is_caller();
-    if PAGE.load(Ordering::Relaxed) == &raw const ALONE as usize || !(is_own || is_calling) {
+    if PAGE.load(Ordering::Relaxed) == &raw const DEFAULT_PAGE as usize || !(is_own || is_calling) {
         return false;
     }
     signals::block(INTERRUPT);
-    if !is_over_soon() {
+    if !await_over() {
         return false;
     }
     if is_calling {
@@ -343,7 +343,7 @@ unsafe extern "C" fn abandon() {
         abandoned = const ABANDONED,
         frame = sym FRAME,
         page = sym PAGE,
-        inside = const std::mem::offset_of!(Page, is_inside),
+        inside = const std::mem::offset_of!(SharedPage, is_inside),
     )
 }
 
@@ -389,7 +389,7 @@ macro_rules! calls {
                 generation = sym GENERATION,
                 caller = sym CALLER,
                 frame = sym FRAME,
-                inside = const std::mem::offset_of!(Page, is_inside),
+                inside = const std::mem::offset_of!(SharedPage, is_inside),
                 pad = const 8 * ($words & 1),
                 pop = const 8 * ($words + ($words & 1)),
                 abandoned = const ABANDONED,
@@ -427,7 +427,7 @@ calls! {
 /// Offset of the address in a row of a table of procedures.
 pub(crate) const ADDRESS: usize = Procedure::ADDRESS;
 /// Size of a row in bytes.
-pub(crate) const ROW: usize = size_of::<Procedure>();
+pub(crate) const ROW_SIZE: usize = size_of::<Procedure>();
 
 /// Body of a procedure that is called through row `$slot` of `$table`, with `$call` (`call_N`).
 macro_rules! through {
@@ -438,7 +438,7 @@ macro_rules! through {
             "jmp {call}",
             ".cfi_endproc",
             table = sym $table,
-            at = const $crate::call::ROW * $slot + $crate::call::ADDRESS,
+            at = const $crate::call::ROW_SIZE * $slot + $crate::call::ADDRESS,
             call = sym $crate::call::$call,
         )
     };

@@ -45,7 +45,7 @@ pub type Handler = unsafe extern "C" fn(c_int, *mut c_void, *mut libc::ucontext_
 pub fn register(own: Handler) {
     OWN_HANDLER.store(own as *const () as usize, Ordering::Relaxed);
     IS_REGISTERED.store(true, Ordering::Relaxed);
-    keep(signals::action(INTERRUPT, None));
+    record_libc_handler(signals::action(INTERRUPT, None));
     install();
 }
 
@@ -66,7 +66,7 @@ fn install() {
 }
 
 /// Records a handler of libc.
-fn keep(action: Action) {
+fn record_libc_handler(action: Action) {
     const SIG_IGN: usize = 1;
     let handler = action[0];
     if handler <= SIG_IGN || handler == entry as *const () as usize {
@@ -82,10 +82,10 @@ fn keep(action: Action) {
 /// Restores the handler if a `pthread_cancel` has replaced it.
 ///
 /// May be called on any thread and stack.
-pub extern "C" fn take_back() {
+pub extern "C" fn restore_handler() {
     let now = signals::action(INTERRUPT, None);
     if IS_REGISTERED.load(Ordering::Relaxed) && now[0] != entry as *const () as usize {
-        keep(now);
+        record_libc_handler(now);
         install();
     }
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use understudy_numbers::Rank;
 
 /// Time for which a sleeping barrier only polls, and its longest poll interval after that.
-const POLLING: Duration = Duration::from_micros(200);
+const POLLING_TIME: Duration = Duration::from_micros(200);
 const LONGEST_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Values that are sent in their memory representation.
@@ -138,7 +138,7 @@ impl RealComm {
             })?;
             match began.elapsed() {
                 _ if has_ended != 0 => return Ok(()),
-                waited if waited < POLLING => std::thread::yield_now(),
+                waited if waited < POLLING_TIME => std::thread::yield_now(),
                 waited => std::thread::sleep((waited / 8).min(LONGEST_INTERVAL)),
             }
         }
@@ -152,7 +152,7 @@ impl RealComm {
     ///
     /// # Errors
     /// The library's error.
-    pub unsafe fn start_least(self, numbers: *mut [u64; 2]) -> Result<RealRequest> {
+    pub unsafe fn start_allreduce_min(self, numbers: *mut [u64; 2]) -> Result<RealRequest> {
         static LEAST: OnceLock<(RealDatatype, RealOp)> = OnceLock::new();
         let &(number, op) = LEAST.get_or_init(|| {
             (
@@ -180,7 +180,7 @@ impl RealComm {
     /// Distributes the values of `root` to all processes.
     ///
     /// # Errors
-    /// The library's error; [`Error::INTERN`] if they are longer than 2 GiB, here and in the
+    /// The library's error; [`ResetError::INTERN`] if they are longer than 2 GiB, here and in the
     /// methods below.
     pub fn broadcast<T: Plain>(self, root: Rank, values: &mut [T]) -> Result<()> {
         let length = length_of(values)?;
@@ -264,8 +264,8 @@ impl RealComm {
     /// unsigned numbers as signed.
     ///
     /// # Errors
-    /// The library's error; [`Error::INTERN`] for more than 2³¹ values.
-    pub fn extremes(self, extreme: Extreme, own: &[u64]) -> Result<Vec<u64>> {
+    /// The library's error; [`ResetError::INTERN`] for more than 2³¹ values.
+    pub fn allreduce_extremes(self, extreme: Extreme, own: &[u64]) -> Result<Vec<u64>> {
         const TOP: u64 = 1 << 63;
         let number = RealDatatype(object(c"ompi_mpi_int64_t"));
         let op = RealOp(object(match extreme {

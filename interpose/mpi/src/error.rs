@@ -70,7 +70,7 @@ pub fn check(rc: c_int) -> Result<()> {
 }
 
 /// Returns success if both results are, or the more informative error.
-pub fn both(one: Result<()>, other: Result<()>) -> Result<()> {
+pub fn combine_results(one: Result<()>, other: Result<()>) -> Result<()> {
     match (one, other) {
         (Err(one), Err(other)) => Err(one.worse(other)),
         (one, other) => one.and(other),
@@ -80,12 +80,13 @@ pub fn both(one: Result<()>, other: Result<()>) -> Result<()> {
 /// Returns the library's text for an error class or code.
 pub fn text(rc: c_int) -> String {
     /// Greatest `MPI_MAX_ERROR_STRING` of any ABI.
-    const ROOM: usize = 512;
-    let mut buffer = [0u8; ROOM];
+    const TEXT_CAPACITY: usize = 512;
+    let mut buffer = [0u8; TEXT_CAPACITY];
     let mut length = 0;
     // SAFETY: there is room for any text of MPI_Error_string.
     unsafe { real::PMPI_Error_string(rc, buffer.as_mut_ptr().cast::<c_char>(), &mut length) };
-    String::from_utf8_lossy(&buffer[..length.clamp(0, ROOM as c_int) as usize]).into_owned()
+    String::from_utf8_lossy(&buffer[..length.clamp(0, TEXT_CAPACITY as c_int) as usize])
+        .into_owned()
 }
 
 #[cfg(test)]
@@ -101,10 +102,16 @@ mod tests {
             (failed, Ok(())),
             (Ok(()), failed),
         ] {
-            assert_eq!(both(one, other), failed);
+            assert_eq!(combine_results(one, other), failed);
         }
-        assert_eq!(both(wrong, Err(Error::INTERN)), wrong);
-        assert_eq!((both(Ok(()), wrong), both(Ok(()), Ok(()))), (wrong, Ok(())));
+        assert_eq!(combine_results(wrong, Err(Error::INTERN)), wrong);
+        assert_eq!(
+            (
+                combine_results(Ok(()), wrong),
+                combine_results(Ok(()), Ok(()))
+            ),
+            (wrong, Ok(()))
+        );
         assert_eq!(check(Error::OTHER.code()), wrong);
     }
 }

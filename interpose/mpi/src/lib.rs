@@ -17,7 +17,7 @@ mod procedures;
 pub mod real_types;
 pub mod side;
 
-pub use error::{Error, Result, both, check};
+pub use error::{Error, Result, check, combine_results};
 pub use procedures::{callbacks, real};
 
 use std::ffi::c_void;
@@ -25,12 +25,12 @@ use std::ffi::c_void;
 /// Connects to the opened library.
 ///
 /// # Safety
-/// `library` must be a handle of dlmopen(3) for an MPI library whose calling conventions and types
+/// `library_edge` must be a handle of dlmopen(3) for an MPI library whose calling conventions and types
 /// are those of the call table or of another supported ABI. `shim` must be a handle for the shim in
 /// the library's namespace. Both must stay open.
 #[allow(unsafe_code)]
 pub unsafe fn connect(library: *mut c_void, shim: *mut c_void) {
-    call::stand_alone();
-    library::look_up(library, shim);
+    call::use_default_page();
+    library::resolve_procedures(library, shim);
     abi::connect();
 }

@@ -27,7 +27,7 @@ impl Procedure {
     pub(crate) const fn new(name: &'static CStr) -> Procedure {
         Procedure {
             name,
-            address: AtomicPtr::new(missing as *mut c_void),
+            address: AtomicPtr::new(missing_procedure as *mut c_void),
         }
     }
 
@@ -46,7 +46,7 @@ impl Procedure {
     }
 
     pub(crate) fn is_there(&self) -> bool {
-        self.address.load(Relaxed) != missing as *mut c_void
+        self.address.load(Relaxed) != missing_procedure as *mut c_void
     }
 
     pub(crate) fn name(&self) -> &'static CStr {
@@ -75,12 +75,12 @@ fn other_name(name: &CStr) -> Option<CString> {
 }
 
 /// Replaces procedures that the library does not have.
-extern "C" fn missing() -> ! {
+extern "C" fn missing_procedure() -> ! {
     panic!("the MPI library does not have a procedure that the layer has called");
 }
 
 /// Looks up the procedures in this library; `shim` is in the library's namespace.
-pub(crate) fn look_up(library: *mut c_void, shim: *mut c_void) {
+pub(crate) fn resolve_procedures(library: *mut c_void, shim: *mut c_void) {
     LIBRARY.store(library, Relaxed);
     SHIM.store(shim, Relaxed);
     crate::procedures::PROCEDURES
@@ -97,7 +97,7 @@ pub fn symbol(name: &CStr) -> *mut c_void {
 ///
 /// Otherwise each reset of the MPI side would lead to one more release of the text: it is in
 /// ld.so's heap, which is not reset.
-pub(crate) fn forget_error() {
+pub(crate) fn release_error() {
     let dlerror = symbol(c"dlerror");
     if !dlerror.is_null() {
         // SAFETY: dlerror(3) of that libc: the first call returns the error, the second one
@@ -145,16 +145,16 @@ fn find(handle: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
 /// once, at the start.
 pub fn version() -> (&'static str, c_int) {
     static VERSION: OnceLock<(String, c_int)> = OnceLock::new();
-    let (text, length) = VERSION.get_or_init(ask_version);
+    let (text, length) = VERSION.get_or_init(query_version);
     (text, *length)
 }
 
-fn ask_version() -> (String, c_int) {
+fn query_version() -> (String, c_int) {
     let function = symbol(c"MPI_Get_library_version");
     if function.is_null() {
         return ("unknown".into(), 7);
     }
-    let mut text = [0 as c_char; MAX_VERSION];
+    let mut text = [0 as c_char; VERSION_CAPACITY];
     let mut length = 0;
     // SAFETY: MPI_Get_library_version may be called before MPI_Init; the text has at most this
     // length.
@@ -271,7 +271,7 @@ pub fn link_maps() -> impl Iterator<Item = &'static LinkMap> {
 }
 
 /// `MPI_MAX_LIBRARY_VERSION_STRING` of MPICH, the greatest of all.
-const MAX_VERSION: usize = 8192;
+const VERSION_CAPACITY: usize = 8192;
 
 /// Calls `see` for each of the MPI side's libraries, in load order.
 pub fn for_each_module(see: impl FnMut(&LoadedModule)) {

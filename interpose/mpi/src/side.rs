@@ -15,7 +15,7 @@
 //!   the caller    thread-local data, keys and cancellation state           (thread)
 //! ```
 //!
-//! If a part cannot be reset ([`Error`]), the process cannot be used as a rank any more, and must
+//! If a part cannot be reset ([`ResetError`]), the process cannot be used as a rank any more, and must
 //! exit.
 
 mod descriptors;
@@ -29,5 +29,5 @@ mod thread;
 mod threads;
 
 pub(crate) use mpi_zone::is_mpi;
-pub use side_error::Error;
-pub use snapshot::{Snapshot, Times};
+pub use side_error::ResetError;
+pub use snapshot::{ResetTimes, Snapshot};

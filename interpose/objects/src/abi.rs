@@ -15,15 +15,15 @@ mod program_abi;
 
 use crate::Runtime;
 use crate::generated::{DATA_SYMBOLS, HandleKind};
-use crate::handles::{self, Named, named};
+use crate::handles::{self, DenotedObject, denoted_object};
 pub(crate) use foreign_handles::ForeignHandles;
-use foreign_handles::{KINDS, Known};
+use foreign_handles::{KINDS, PredefinedHandles};
 pub use program_abi::{
     integer_for_program, integer_of_program, is_foreign, standard_version, with_status_for_program,
 };
 use std::collections::HashMap;
 use std::ffi::c_void;
-use understudy_mpi::abi::{Abi, current};
+use understudy_mpi::abi::{Abi, foreign_abi};
 
 /// Marks a created object.
 const CREATED: u32 = 0xc000_0000;
@@ -34,10 +34,10 @@ const FIRST_POINTER: u64 = 4096;
 
 /// Connects the predefined handles.
 ///
-/// Must be called after [`handles::connect`].
+/// Must be called after [`handle_kind::connect`].
 pub fn connect(rt: &Runtime) {
-    let Some(abi) = current() else { return };
-    let mut known = Known {
+    let Some(abi) = foreign_abi() else { return };
+    let mut known = PredefinedHandles {
         inward: [const { None }; KINDS].map(|_: Option<()>| HashMap::new()),
         outward: vec![0; DATA_SYMBOLS.len()],
         null: [0; KINDS],
@@ -56,7 +56,7 @@ pub fn connect(rt: &Runtime) {
             known.null[handle.kind as usize] = handle.value;
         }
     }
-    *rt.foreign.known.borrow_mut() = Some(known);
+    *rt.foreign.predefined.borrow_mut() = Some(known);
 }
 
 /// Returns the virtual handle of a program's handle, or null if `handle` is invalid.
@@ -71,13 +71,13 @@ pub fn inward(rt: &Runtime, abi: &Abi, kind: HandleKind, handle: u64) -> u64 {
     if known == handle && found != 0 {
         found
     } else {
-        look_up(rt, abi, kind, handle)
+        find_virtual_handle(rt, abi, kind, handle)
     }
 }
 
 #[inline(never)]
-fn look_up(rt: &Runtime, abi: &Abi, kind: HandleKind, handle: u64) -> u64 {
-    let known = rt.foreign.known.borrow();
+fn find_virtual_handle(rt: &Runtime, abi: &Abi, kind: HandleKind, handle: u64) -> u64 {
+    let known = rt.foreign.predefined.borrow();
     let Some(known) = known.as_ref() else {
         return 0;
     };
@@ -96,26 +96,26 @@ fn look_up(rt: &Runtime, abi: &Abi, kind: HandleKind, handle: u64) -> u64 {
 
 /// Returns the program's handle of a virtual handle.
 pub fn outward(rt: &Runtime, abi: &Abi, kind: HandleKind, handle: u64) -> u64 {
-    let known = rt.foreign.known.borrow();
+    let known = rt.foreign.predefined.borrow();
     let Some(known) = known.as_ref() else {
         return 0;
     };
-    match named(handle as *mut c_void) {
-        Named::Predefined(index) => known.outward[index],
-        Named::Created(_) if abi.width(kind) == 8 => handle,
-        Named::Created(index) => {
+    match denoted_object(handle as *mut c_void) {
+        DenotedObject::Predefined(index) => known.outward[index],
+        DenotedObject::Created(_) if abi.width(kind) == 8 => handle,
+        DenotedObject::Created(index) => {
             u64::from(CREATED | known.null[kind as usize] as u32 | (index & INDEX))
         }
-        Named::Nothing => 0,
+        DenotedObject::Nothing => 0,
     }
 }
 
 /// Converts a virtual handle for a callback of the program.
 pub fn for_program(rt: &Runtime, kind: HandleKind, handle: u64) -> u64 {
-    current().map_or(handle, |abi| outward(rt, abi, kind, handle))
+    foreign_abi().map_or(handle, |abi| outward(rt, abi, kind, handle))
 }
 
 /// Converts a program's handle that did not pass through a translated procedure.
 pub fn of_program(rt: &Runtime, kind: HandleKind, handle: u64) -> u64 {
-    current().map_or(handle, |abi| inward(rt, abi, kind, handle))
+    foreign_abi().map_or(handle, |abi| inward(rt, abi, kind, handle))
 }

@@ -20,7 +20,7 @@ use crate::generated::real;
 use crate::handles::{VirtComm, VirtWin, real_comm};
 use crate::objects::window::{self, Epochs};
 use crate::objects::{comm, objects};
-use crate::requests::{self, EMPTY, Kind, State};
+use crate::requests::{self, EMPTY_STATUS, RequestKind, RequestState};
 use std::ffi::c_int;
 use std::ptr;
 use std::sync::atomic::{Ordering, fence};
@@ -32,32 +32,32 @@ use understudy_mpi::{self as mpi, check};
 ///
 /// The message has no data; its tag is this value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Word {
+pub enum SyncMessage {
     /// The target has posted.
     Exposed = 1,
     /// The origin has completed.
     Done = 2,
 }
 
-impl Word {
-    fn of_tag(tag: c_int) -> Word {
-        if tag == Word::Exposed as c_int {
-            Word::Exposed
+impl SyncMessage {
+    fn of_tag(tag: c_int) -> SyncMessage {
+        if tag == SyncMessage::Exposed as c_int {
+            SyncMessage::Exposed
         } else {
-            Word::Done
+            SyncMessage::Done
         }
     }
 }
 
 /// Returns the communicator for messages of a window, and this process's rank in it.
-fn way(rt: &Runtime, win: VirtWin) -> Option<(VirtComm, c_int)> {
+fn window_channel(rt: &Runtime, win: VirtWin) -> Option<(VirtComm, c_int)> {
     let comm = window::comm_of(rt, win)?;
     Some((comm, comm::rank_and_size(rt, comm)?.0))
 }
 
-fn note(rt: &Runtime, win: VirtWin, from: c_int, word: Word) {
+fn record_message(rt: &Runtime, win: VirtWin, from: c_int, word: SyncMessage) {
     if let Some(mut window) = window::get_mut(rt, win) {
-        window.epochs.hear(from, word);
+        window.epochs.record(from, word);
     }
 }
 
@@ -65,18 +65,18 @@ fn note(rt: &Runtime, win: VirtWin, from: c_int, word: Word) {
 ///
 /// # Errors
 /// The error of a real procedure.
-pub fn tell(rt: &Runtime, win: VirtWin, members: &[i32], word: Word) -> mpi::Result<()> {
-    let Some((comm, own)) = way(rt, win) else {
+pub fn send(rt: &Runtime, win: VirtWin, members: &[i32], word: SyncMessage) -> mpi::Result<()> {
+    let Some((comm, own)) = window_channel(rt, win) else {
         return Ok(());
     };
     // The program's stores are visible before the message.
     fence(Ordering::SeqCst);
     for &member in members {
         if member == own {
-            note(rt, win, own, word);
+            record_message(rt, win, own, word);
             continue;
         }
-        let (mut request, mut status, mut flag) = (RealRequest(ptr::null_mut()), EMPTY, 0);
+        let (mut request, mut status, mut flag) = (RealRequest(ptr::null_mut()), EMPTY_STATUS, 0);
         // SAFETY: a message without data.
         unsafe {
             let (tag, to) = (word as c_int, real_comm(rt, comm));
@@ -94,7 +94,8 @@ pub fn tell(rt: &Runtime, win: VirtWin, members: &[i32], word: Word) -> mpi::Res
         // SAFETY: a request of the runtime.
         check(unsafe { real::PMPI_Test(&mut request, &mut flag, &mut status) })?;
         if flag == 0 {
-            let mut sent = requests::add(rt, comm, Kind::Send, State::Active, request);
+            let mut sent =
+                requests::add(rt, comm, RequestKind::Send, RequestState::Active, request);
             requests::free(rt, &mut sent);
         }
     }
@@ -105,11 +106,11 @@ pub fn tell(rt: &Runtime, win: VirtWin, members: &[i32], word: Word) -> mpi::Res
 ///
 /// # Errors
 /// The error of a real procedure.
-pub fn hear(rt: &Runtime, win: VirtWin) -> mpi::Result<bool> {
-    let Some((comm, _)) = way(rt, win) else {
+pub fn receive_arrived(rt: &Runtime, win: VirtWin) -> mpi::Result<bool> {
+    let Some((comm, _)) = window_channel(rt, win) else {
         return Ok(false);
     };
-    let (mut flag, mut status) = (0, EMPTY);
+    let (mut flag, mut status) = (0, EMPTY_STATUS);
     // SAFETY: a local query.
     check(unsafe {
         real::PMPI_Iprobe(
@@ -121,7 +122,7 @@ pub fn hear(rt: &Runtime, win: VirtWin) -> mpi::Result<bool> {
         )
     })?;
     if flag != 0 {
-        wait(rt, win)?;
+        receive_next(rt, win)?;
     }
     Ok(flag != 0)
 }
@@ -130,11 +131,11 @@ pub fn hear(rt: &Runtime, win: VirtWin) -> mpi::Result<bool> {
 ///
 /// # Errors
 /// The error of a real procedure.
-pub fn wait(rt: &Runtime, win: VirtWin) -> mpi::Result<()> {
-    let Some((comm, _)) = way(rt, win) else {
+pub fn receive_next(rt: &Runtime, win: VirtWin) -> mpi::Result<()> {
+    let Some((comm, _)) = window_channel(rt, win) else {
         return Ok(());
     };
-    let mut status: Status = EMPTY;
+    let mut status: Status = EMPTY_STATUS;
     let real = real_comm(rt, comm);
     arch::mark_blocking_wait();
     // SAFETY: a message without data; nothing else is sent on this communicator.
@@ -150,18 +151,18 @@ pub fn wait(rt: &Runtime, win: VirtWin) -> mpi::Result<()> {
         )
     })?;
     requests::count_received(rt, comm, &status);
-    note(rt, win, status.source, Word::of_tag(status.tag));
+    record_message(rt, win, status.source, SyncMessage::of_tag(status.tag));
     Ok(())
 }
 
 /// Returns true, and discards the messages, if each of `members` has sent `word`.
 ///
 /// After that, each member must send `word` once more.
-pub fn have_told(rt: &Runtime, win: VirtWin, members: &[i32], word: Word) -> bool {
+pub fn consume_messages(rt: &Runtime, win: VirtWin, members: &[i32], word: SyncMessage) -> bool {
     let Some(mut window) = window::get_mut(rt, win) else {
         return true;
     };
-    let have = window.epochs.take(members, word);
+    let have = window.epochs.consume(members, word);
     fence(Ordering::SeqCst);
     have
 }
@@ -170,7 +171,7 @@ pub fn have_told(rt: &Runtime, win: VirtWin, members: &[i32], word: Word) -> boo
 ///
 /// # Errors
 /// The error of a real procedure.
-pub fn hear_all(rt: &Runtime) -> mpi::Result<()> {
+pub fn receive_all_arrived(rt: &Runtime) -> mpi::Result<()> {
     let windows: Vec<VirtWin> = {
         let all = objects(rt);
         all.windows
@@ -182,23 +183,23 @@ pub fn hear_all(rt: &Runtime) -> mpi::Result<()> {
         .into_iter()
         .filter(|&win| !window::has_spawned(rt, win))
     {
-        while hear(rt, win)? {}
+        while receive_arrived(rt, win)? {}
     }
     Ok(())
 }
 
 impl Epochs {
-    fn hear(&mut self, from: i32, word: Word) {
+    fn record(&mut self, from: i32, word: SyncMessage) {
         match word {
-            Word::Exposed => self.exposed.insert(from),
-            Word::Done => self.done.insert(from),
+            SyncMessage::Exposed => self.exposed.insert(from),
+            SyncMessage::Done => self.done.insert(from),
         };
     }
 
-    fn take(&mut self, members: &[i32], word: Word) -> bool {
+    fn consume(&mut self, members: &[i32], word: SyncMessage) -> bool {
         let heard = match word {
-            Word::Exposed => &mut self.exposed,
-            Word::Done => &mut self.done,
+            SyncMessage::Exposed => &mut self.exposed,
+            SyncMessage::Done => &mut self.done,
         };
         let all = members.iter().all(|member| heard.contains(member));
         if all {
@@ -217,12 +218,15 @@ mod tests {
     #[test]
     fn words_count_once_and_only_together() {
         let mut epochs = Epochs::default();
-        epochs.hear(3, Word::Exposed);
-        epochs.hear(1, Word::Done);
-        assert!(!epochs.take(&[1, 3], Word::Exposed));
-        epochs.hear(1, Word::Exposed);
-        assert!(epochs.take(&[1, 3], Word::Exposed) && !epochs.take(&[3], Word::Exposed));
-        assert!(epochs.take(&[1], Word::Done) && epochs.take(&[], Word::Done));
+        epochs.record(3, SyncMessage::Exposed);
+        epochs.record(1, SyncMessage::Done);
+        assert!(!epochs.consume(&[1, 3], SyncMessage::Exposed));
+        epochs.record(1, SyncMessage::Exposed);
+        assert!(
+            epochs.consume(&[1, 3], SyncMessage::Exposed)
+                && !epochs.consume(&[3], SyncMessage::Exposed)
+        );
+        assert!(epochs.consume(&[1], SyncMessage::Done) && epochs.consume(&[], SyncMessage::Done));
         assert_eq!(epochs, Epochs::default());
     }
 }

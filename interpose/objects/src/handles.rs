@@ -17,12 +17,12 @@ mod virtual_handles;
 
 pub(crate) use handle_table::HandleTable;
 pub use real_handles::{
-    connect, mark, note, predefined_handle, predefined_of, real_comm, real_datatype,
-    real_errhandler, real_file, real_group, real_info, real_message, real_op, real_request,
-    real_session, real_win, set_note, set_predefined, set_real,
+    cache_number, cached_number, connect, predefined_handle, predefined_of, real_comm,
+    real_datatype, real_errhandler, real_file, real_group, real_info, real_message, real_op,
+    real_request, real_session, real_win, set_predefined, set_real, write_symbol_tags,
 };
 pub use virtual_handles::{
-    IN_PLACE, Named, VirtComm, VirtDatatype, VirtErrhandler, VirtFile, VirtGroup, VirtInfo,
-    VirtMessage, VirtOp, VirtRequest, VirtSession, VirtWin, created, named, symbol_index,
-    virtual_handle,
+    DenotedObject, IN_PLACE, VirtComm, VirtDatatype, VirtErrhandler, VirtFile, VirtGroup, VirtInfo,
+    VirtMessage, VirtOp, VirtRequest, VirtSession, VirtWin, created_index, denoted_object,
+    symbol_index, virtual_handle,
 };

@@ -3,7 +3,7 @@
 //! Contains the state of the modules, and dereferences to the `Runtime` of the crate below.
 
 use crate::abi::ForeignHandles;
-use crate::early::DrainedState;
+use crate::drained::DrainedState;
 use crate::handles::HandleTable;
 use crate::objects::ObjectTables;
 use crate::requests::RequestTable;

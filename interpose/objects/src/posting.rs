@@ -8,24 +8,25 @@ mod recorded;
 mod tests;
 
 use crate::Runtime;
-use crate::early;
+use crate::drained;
 use crate::errors::{ERR_REQUEST, SUCCESS};
 use crate::generated::real;
 use crate::handles::{real_comm, real_datatype};
 use crate::requests::{
-    self, Envelope, Kind, Mode, State, count_sent, done, get, set_state, with_real,
+    self, Envelope, RequestKind, RequestState, SendMode, count_sent, done_state, get, set_state,
+    with_real,
 };
-pub use recorded::make;
+pub use recorded::create_recorded;
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::RealRequest;
 
 /// Posts a receive, or completes it with a matching drained message.
 ///
 /// The last result is the return code.
-pub fn receive(rt: &Runtime, envelope: Envelope) -> (State, RealRequest, c_int) {
+pub fn receive(rt: &Runtime, envelope: Envelope) -> (RequestState, RealRequest, c_int) {
     let mut request = RealRequest(std::ptr::null_mut());
-    if let Some(outcome) = early::take(rt, &envelope) {
-        return (done(outcome.status, outcome.rc), request, SUCCESS);
+    if let Some(outcome) = drained::take(rt, &envelope) {
+        return (done_state(outcome.status, outcome.rc), request, SUCCESS);
     }
     // SAFETY: the program's buffer, count and type.
     let rc = unsafe {
@@ -39,15 +40,17 @@ pub fn receive(rt: &Runtime, envelope: Envelope) -> (State, RealRequest, c_int) 
             &mut request,
         )
     };
-    (State::Active, request, rc)
+    (RequestState::Active, request, rc)
 }
 
 /// Creates the real persistent request; returns it with the return code.
 ///
 /// The real request of a buffered send is never started: it only checks the arguments.
-pub fn persistent(rt: &Runtime, kind: &Kind) -> (RealRequest, c_int) {
+pub fn create_persistent(rt: &Runtime, kind: &RequestKind) -> (RealRequest, c_int) {
     let mut request = RealRequest(std::ptr::null_mut());
-    let (Kind::PersistentSend(_, envelope) | Kind::PersistentReceive(envelope)) = kind else {
+    let (RequestKind::PersistentSend(_, envelope) | RequestKind::PersistentReceive(envelope)) =
+        kind
+    else {
         return (request, SUCCESS);
     };
     let buffer = envelope.buffer as *mut c_void;
@@ -59,16 +62,16 @@ pub fn persistent(rt: &Runtime, kind: &Kind) -> (RealRequest, c_int) {
     // SAFETY: the program's buffer, count and type.
     let rc = unsafe {
         match kind {
-            Kind::PersistentSend(Mode::Standard, _) => {
+            RequestKind::PersistentSend(SendMode::Standard, _) => {
                 real::PMPI_Send_init(buffer, count, datatype, peer, tag, comm, &mut request)
             }
-            Kind::PersistentSend(Mode::Buffered, _) => {
+            RequestKind::PersistentSend(SendMode::Buffered, _) => {
                 real::PMPI_Send_init(buffer, count, datatype, peer, tag, comm, &mut request)
             }
-            Kind::PersistentSend(Mode::Synchronous, _) => {
+            RequestKind::PersistentSend(SendMode::Synchronous, _) => {
                 real::PMPI_Ssend_init(buffer, count, datatype, peer, tag, comm, &mut request)
             }
-            Kind::PersistentSend(Mode::Ready, _) => {
+            RequestKind::PersistentSend(SendMode::Ready, _) => {
                 real::PMPI_Rsend_init(buffer, count, datatype, peer, tag, comm, &mut request)
             }
             _ => real::PMPI_Recv_init(buffer, count, datatype, peer, tag, comm, &mut request),
@@ -81,19 +84,19 @@ pub fn persistent(rt: &Runtime, kind: &Kind) -> (RealRequest, c_int) {
 ///
 /// In the order of requests it follows all that have been posted.
 pub fn start(rt: &Runtime, index: u32) -> c_int {
-    requests::table_mut(rt).renew(index);
-    start_again(rt, index)
+    requests::table_mut(rt).restamp(index);
+    start_in_place(rt, index)
 }
 
 /// Starts a persistent request, which keeps its position in the order of requests.
-pub fn start_again(rt: &Runtime, index: u32) -> c_int {
+pub fn start_in_place(rt: &Runtime, index: u32) -> c_int {
     let Some(kind) = get(rt, index).map(|request| request.kind) else {
         return ERR_REQUEST;
     };
-    if let Kind::PersistentReceive(envelope) = kind
-        && let Some(outcome) = early::take(rt, &envelope)
+    if let RequestKind::PersistentReceive(envelope) = kind
+        && let Some(outcome) = drained::take(rt, &envelope)
     {
-        set_state(rt, index, done(outcome.status, outcome.rc));
+        set_state(rt, index, done_state(outcome.status, outcome.rc));
         return SUCCESS;
     }
     // A request that another member has freed was not rebuilt.
@@ -103,13 +106,13 @@ pub fn start_again(rt: &Runtime, index: u32) -> c_int {
     // SAFETY: an inactive persistent request.
     let rc = with_real(rt, index, |request| unsafe { real::PMPI_Start(request) });
     if rc == SUCCESS {
-        set_state(rt, index, State::Active);
+        set_state(rt, index, RequestState::Active);
         match kind {
-            Kind::PersistentSend(_, envelope) => {
+            RequestKind::PersistentSend(_, envelope) => {
                 count_sent(rt, envelope.comm(), (envelope.peer, envelope.tag));
-                requests::synchronous::started(rt, index, &envelope);
+                requests::synchronous::add_persistent(rt, index, &envelope);
             }
-            Kind::Recorded(number) => recorded::is_started(rt, index, number),
+            RequestKind::Recorded(number) => recorded::count_start(rt, index, number),
             _ => {}
         }
     }

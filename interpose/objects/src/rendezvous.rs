@@ -19,9 +19,9 @@
 use crate::Runtime;
 use crate::generated::real;
 use crate::objects::comm;
-use crate::objects::dynamic::{self, Board, Word};
-use crate::requests::{self, EMPTY, Kind, State};
-use crate::{process_info, renewal, user, world};
+use crate::objects::dynamic::{self, ConnectionMessage, PublicBoard};
+use crate::requests::{self, EMPTY_STATUS, RequestKind, RequestState};
+use crate::{process_info, reinit, user, world};
 use bincode::config::standard;
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -41,25 +41,25 @@ use understudy_relay::board;
 const TAG: c_int = 18;
 /// Intervals between two reads of boards on this node, and on other nodes.
 const INTERVAL: Duration = Duration::from_millis(5);
-const APART_INTERVAL: Duration = Duration::from_millis(50);
+const REMOTE_INTERVAL: Duration = Duration::from_millis(50);
 /// Size of a message in bytes, which is more than any [`Word`] needs.
-const ROOM: usize = 64;
+const MESSAGE_BYTES: usize = 64;
 
 /// Sends a message to a worker.
 ///
 /// # Errors
 /// The error of a real procedure.
-pub fn tell(rt: &Runtime, to: Worker, word: Word) -> mpi::Result<()> {
-    let mut bytes = Box::new([0u8; ROOM]);
+pub fn send(rt: &Runtime, to: Worker, word: ConnectionMessage) -> mpi::Result<()> {
+    let mut bytes = Box::new([0u8; MESSAGE_BYTES]);
     bincode::encode_into_slice(word, &mut bytes[..], standard()).map_err(|_| mpi::Error::INTERN)?;
     let bridge = comm::bridge(rt).ok_or(mpi::Error::INTERN)?;
-    let (mut request, mut status, mut flag) = (RealRequest(ptr::null_mut()), EMPTY, 0);
+    let (mut request, mut status, mut flag) = (RealRequest(ptr::null_mut()), EMPTY_STATUS, 0);
     // SAFETY: the bytes stay in place until the send is complete, or forever.
     unsafe {
         let rank = to.0 as c_int;
         check(real::PMPI_Isend(
             bytes.as_ptr().cast(),
-            ROOM as c_int,
+            MESSAGE_BYTES as c_int,
             byte(),
             rank,
             TAG,
@@ -76,8 +76,8 @@ pub fn tell(rt: &Runtime, to: Worker, word: Word) -> mpi::Result<()> {
             let mut sent = requests::add(
                 rt,
                 comm::world_handle(rt),
-                Kind::Send,
-                State::Active,
+                RequestKind::Send,
+                RequestState::Active,
                 request,
             );
             requests::free(rt, &mut sent);
@@ -90,12 +90,12 @@ pub fn tell(rt: &Runtime, to: Worker, word: Word) -> mpi::Result<()> {
 ///
 /// # Errors
 /// The error of a real procedure.
-pub fn hear(rt: &Runtime) -> mpi::Result<()> {
+pub fn receive_arrived(rt: &Runtime) -> mpi::Result<()> {
     let Some(bridge) = comm::bridge(rt) else {
         return Ok(());
     };
     loop {
-        let (mut flag, mut status, mut bytes) = (0, EMPTY, [0u8; ROOM]);
+        let (mut flag, mut status, mut bytes) = (0, EMPTY_STATUS, [0u8; MESSAGE_BYTES]);
         // SAFETY: a message that has arrived, received into a buffer of its size.
         unsafe {
             check(real::PMPI_Iprobe(
@@ -111,7 +111,7 @@ pub fn hear(rt: &Runtime) -> mpi::Result<()> {
             let (place, source) = (bytes.as_mut_ptr().cast(), status.source);
             check(real::PMPI_Recv(
                 place,
-                ROOM as c_int,
+                MESSAGE_BYTES as c_int,
                 byte(),
                 source,
                 TAG,
@@ -123,11 +123,11 @@ pub fn hear(rt: &Runtime) -> mpi::Result<()> {
         requests::table_mut(rt).count_received(Some(from));
         let (word, _) =
             bincode::decode_from_slice(&bytes, standard()).map_err(|_| mpi::Error::INTERN)?;
-        dynamic::get_mut(rt).hear(from, word);
+        dynamic::get_mut(rt).record(from, word);
     }
 }
 
-fn place(worker: Worker) -> PathBuf {
+fn board_path(worker: Worker) -> PathBuf {
     user::in_job_memory(&process_info::job(), &board(worker))
 }
 
@@ -135,9 +135,9 @@ fn place(worker: Worker) -> PathBuf {
 ///
 /// # Errors
 /// The error of the file.
-pub fn show(rt: &Runtime, me: Worker) -> io::Result<()> {
+pub fn publish_board(rt: &Runtime, me: Worker) -> io::Result<()> {
     let (place, new) = (
-        place(me),
+        board_path(me),
         user::in_job_memory(&process_info::job(), &format!("{}.new-board", me.0)),
     );
     let bytes = {
@@ -154,11 +154,11 @@ pub fn show(rt: &Runtime, me: Worker) -> io::Result<()> {
 ///
 /// # Errors
 /// An internal error, after a log line.
-pub fn show_again(rt: &Runtime, me: Worker) -> mpi::Result<()> {
-    let shown = if dynamic::get(rt).board != Board::default() {
-        show(rt, me)
+pub fn republish_board(rt: &Runtime, me: Worker) -> mpi::Result<()> {
+    let shown = if dynamic::get(rt).board != PublicBoard::default() {
+        publish_board(rt, me)
     } else {
-        match std::fs::remove_file(place(me)) {
+        match std::fs::remove_file(board_path(me)) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }
@@ -170,18 +170,21 @@ pub fn show_again(rt: &Runtime, me: Worker) -> mpi::Result<()> {
 }
 
 /// Returns the interval at which a waiting process reads the boards of these workers.
-pub fn interval(rt: &Runtime, workers: impl IntoIterator<Item = Worker>) -> Duration {
-    match workers.into_iter().any(|worker| is_apart(rt, worker)) {
-        true => APART_INTERVAL,
+pub fn board_poll_interval(rt: &Runtime, workers: impl IntoIterator<Item = Worker>) -> Duration {
+    match workers
+        .into_iter()
+        .any(|worker| is_on_other_node(rt, worker))
+    {
+        true => REMOTE_INTERVAL,
         false => INTERVAL,
     }
 }
 
 /// True if this worker is on another node.
-fn is_apart(rt: &Runtime, worker: Worker) -> bool {
+fn is_on_other_node(rt: &Runtime, worker: Worker) -> bool {
     let world = world::get(rt);
     let node_of = |process: ProcessNumber| world.nodes.get(process.index());
-    let player = world.players.get(worker.index());
+    let player = world.process_of.get(worker.index());
     player.is_some_and(|&player| node_of(player) != node_of(world.process))
 }
 
@@ -191,8 +194,8 @@ fn is_apart(rt: &Runtime, worker: Worker) -> bool {
 ///
 /// # Errors
 /// The error of the file, except a missing one.
-pub fn look(rt: &Runtime, worker: Worker) -> io::Result<Option<Board>> {
-    let shown = look_at(rt, [worker])?;
+pub fn board_of(rt: &Runtime, worker: Worker) -> io::Result<Option<PublicBoard>> {
+    let shown = boards_of(rt, [worker])?;
     Ok(shown.map(|mut shown| shown.pop().map(|(_, board)| board).unwrap_or_default()))
 }
 
@@ -202,25 +205,25 @@ pub fn look(rt: &Runtime, worker: Worker) -> io::Result<Option<Board>> {
 /// they were read.
 ///
 /// # Errors
-/// As for [`look`].
-pub fn look_at(
+/// As for [`board_of`].
+pub fn boards_of(
     rt: &Runtime,
     workers: impl IntoIterator<Item = Worker>,
-) -> io::Result<Option<Vec<(Worker, Board)>>> {
+) -> io::Result<Option<Vec<(Worker, PublicBoard)>>> {
     let world = world::get(rt);
     let mut shown = Vec::new();
     let mut apart: BTreeMap<Option<&u64>, (ProcessNumber, Vec<Worker>)> = BTreeMap::new();
     for worker in workers {
-        match world.players.get(worker.index()) {
-            Some(&player) if is_apart(rt, worker) => {
+        match world.process_of.get(worker.index()) {
+            Some(&player) if is_on_other_node(rt, worker) => {
                 let of_node = apart.entry(world.nodes.get(player.index()));
                 of_node.or_insert((player, Vec::new())).1.push(worker);
             }
-            _ => shown.push((worker, read(&read_own(&place(worker))?)?)),
+            _ => shown.push((worker, read(&read_own(&board_path(worker))?)?)),
         }
     }
     for (process, workers) in apart.into_values() {
-        let Some(boards) = renewal::boards(rt, process, workers.clone())? else {
+        let Some(boards) = reinit::boards(rt, process, workers.clone())? else {
             return Ok(None);
         };
         for (worker, bytes) in workers.into_iter().zip(boards) {
@@ -230,9 +233,9 @@ pub fn look_at(
     Ok(Some(shown))
 }
 
-fn read(bytes: &[u8]) -> io::Result<Board> {
+fn read(bytes: &[u8]) -> io::Result<PublicBoard> {
     if bytes.is_empty() {
-        return Ok(Board::default());
+        return Ok(PublicBoard::default());
     }
     let decoded = bincode::decode_from_slice(bytes, standard()).map_err(io::Error::other);
     decoded.map(|(board, _)| board)

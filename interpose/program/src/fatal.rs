@@ -54,7 +54,7 @@ pub unsafe extern "C" fn on_signal(
             &mut *context.cast::<libc::ucontext_t>(),
         )
     };
-    if is_caused_by_program(info) && call::outlives_fault(context) {
+    if is_caused_by_program(info) && call::survive_fault(context) {
         return false;
     }
     if is_caused_by_program(info) && arch::is_stoppable() && !is_on_runtime_stack(context) {

@@ -18,7 +18,7 @@ use understudy_copies::{
     abort, annotations, checkpoint_watchdog, clock, copies, headroom, recompute,
     reverse_computation, schedule,
 };
-use understudy_job::{daemon, disk, domains, own_messages, peers, renewal, world};
+use understudy_job::{control_messages, daemon, disk, domains, peers, reinit, world};
 use understudy_journal::journal;
-use understudy_objects::{abi, early, handles, objects, posting, rendezvous, requests};
+use understudy_objects::{abi, drained, handles, objects, posting, rendezvous, requests};
 use understudy_program::user;

@@ -8,7 +8,7 @@ use crate::calls::{self, runtime};
 use crate::generated::{Proc, SLOT_COUNT, SLOT_NAMES};
 use crate::process_info::{config, info, launcher_size, number, process, variable};
 use crate::{
-    abi, arch, entry, events, fatal, fault, handles, process_info, renewal, runtime_state, shim,
+    abi, arch, entry, events, fatal, fault, handles, process_info, reinit, runtime_state, shim,
     system_calls, user,
 };
 use std::ffi::{CStr, CString, c_char, c_int};
@@ -54,7 +54,7 @@ pub unsafe extern "C" fn understudy_runtime_start(
                     file_effect: entry::file_effect as *const std::ffi::c_void,
                     written: user::written(),
                     fatal_signal: fatal::on_signal as *const std::ffi::c_void,
-                    cancelled: cancellation::take_back as *const std::ffi::c_void,
+                    cancelled: cancellation::restore_handler as *const std::ffi::c_void,
                     source: entry::ENTRIES[0] as *const std::ffi::c_void,
                 });
                 0
@@ -169,7 +169,7 @@ fn start(rt: &Runtime) -> Result<(), String> {
     system_calls::print_panics();
     // SAFETY: the preload library has opened the library, and keeps it open.
     unsafe { understudy_mpi::connect(info().mpi, info().mpi_shim) };
-    renewal::learn()?;
+    reinit::read_manager_address()?;
     check_mpi()?;
     tell_of_unknown_settings();
     let mut config = Config::read(variable)?;
@@ -197,7 +197,7 @@ fn start(rt: &Runtime) -> Result<(), String> {
     handles::connect(rt, symbols, understudy_mpi::abi::object);
     abi::connect(rt);
     shim::mark_waits(arch::wait_kind());
-    shim::after_cancellation(cancellation::take_back);
+    shim::after_cancellation(cancellation::restore_handler);
     let mut sources = [std::ptr::null_mut(); understudy_abi::source::COUNT];
     // SAFETY: the preload library's function writes this number of addresses.
     unsafe { (info().user_sources)(sources.as_mut_ptr()) };

@@ -16,7 +16,7 @@ use crate::copies::{self, CapturedState, Replica};
 use crate::fault::Victim;
 use crate::objects::dynamic;
 use crate::{
-    annotations, events, fault, recompute, recovery, rehearsal, renewal, reverse_computation,
+    annotations, events, fault, recompute, recovery, rehearsal, reinit, reverse_computation,
     schedule, system_calls, user, world,
 };
 use std::time::Instant;
@@ -111,8 +111,8 @@ pub fn take(rt: &Runtime) -> Result<(), Rewound> {
     copies::expose_only_windows(rt);
     let copy_ns = events::nanoseconds(scan);
     let encoded = copies::encode(rt, &frame, &state);
-    if let Some(number) = dynamic::captured(rt) {
-        renewal::captured(world::worker(rt), number);
+    if let Some(number) = dynamic::record_capture(rt) {
+        reinit::report_captured(world::worker(rt), number);
     }
     user::let_threads_go(rt);
     recovery::devices_go_on(rt);
@@ -172,8 +172,8 @@ fn advance(rt: &Runtime) -> Result<(), Rewound> {
     match recovery::check_own(rt, met, LOST)? {
         Some([most, least, ..]) if most == -least => {
             copies::commit(rt);
-            if let Some(number) = dynamic::settled(rt) {
-                renewal::settle(world::worker(rt), number);
+            if let Some(number) = dynamic::record_commit(rt) {
+                reinit::report_committed(world::worker(rt), number);
             }
         }
         Some([most, least, ..]) => abort_with_error(

@@ -8,15 +8,15 @@ mod general;
 
 use crate::Runtime;
 use crate::arch::{self, Rewound};
+use crate::control_messages::tag;
 use crate::errors::{ERR_IN_STATUS, ERR_OTHER, ERR_PENDING, SUCCESS};
 use crate::generated::real;
 use crate::handles::{VirtComm, VirtRequest};
-use crate::own_messages::tag;
 use crate::requests::{
-    self, EMPTY, Kind, Outcome, State, add, done, get, index, is_active, null_handle, release_real,
-    remove, set_state, with_real,
+    self, EMPTY_STATUS, RequestKind, RequestOutcome, RequestState, add, done_state, get, index,
+    is_active, null_handle, release_real, remove, set_state, with_real,
 };
-use crate::{checkpoint, copies, journal, own_messages, recovery, work_flags, world};
+use crate::{checkpoint, control_messages, copies, journal, recovery, work_flags, world};
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use understudy_mpi::real_types::{PROC_NULL, RealRequest, Status};
@@ -34,18 +34,18 @@ pub fn count_received(rt: &Runtime, comm: VirtComm, status: &Status) {
 
 /// Tests an active request once; its state is `Done` afterwards if it has completed.
 fn test(rt: &Runtime, index: u32) -> Result<bool, Rewound> {
-    let other = get(rt, index).and_then(|request| request.other);
+    let other = get(rt, index).and_then(|request| request.companion);
     if let Some(other) = other
         && is_active(rt, other)
     {
         test(rt, other)?;
     }
     match get(rt, index).map(|request| request.state) {
-        Some(State::Active) => test_real(rt, index)?,
+        Some(RequestState::Active) => test_real(rt, index)?,
         // The library, which would report a failure, is not called for such a request.
-        Some(State::Open) if call::is_over() => drop(recovery::check(rt, call::ABANDONED)?),
-        Some(State::Open) => {
-            if requests::synchronous::are_any() {
+        Some(RequestState::Open) if call::is_over() => drop(recovery::check(rt, call::ABANDONED)?),
+        Some(RequestState::Open) => {
+            if requests::synchronous::has_any() {
                 recovery::check_own(rt, hear_of_receives(rt), NO_WORD)?;
             }
             flush(rt, index)?;
@@ -60,22 +60,24 @@ fn flush(rt: &Runtime, index: u32) -> Result<(), Rewound> {
     if let Some(messages) = requests::flushed_by(rt, index)
         && test_all(rt, messages)?.is_empty()
     {
-        set_state(rt, index, done(EMPTY, SUCCESS));
+        set_state(rt, index, done_state(EMPTY_STATUS, SUCCESS));
     }
     Ok(())
 }
 
 /// Receives notices about synchronous sends whose drained messages the program has received.
 fn hear_of_receives(rt: &Runtime) -> mpi::Result<()> {
-    while let Some((from, bytes)) = own_messages::next(world::private(rt), tag::TAKEN)? {
+    while let Some((from, bytes)) =
+        control_messages::next(world::private(rt), tag::DRAINED_RECEIVED)?
+    {
         let number = bytes.try_into().map_err(|_| mpi::Error::INTERN)?;
-        requests::synchronous::is_received(rt, u64::from_ne_bytes(number), from);
+        requests::synchronous::complete_received(rt, u64::from_ne_bytes(number), from);
     }
     Ok(())
 }
 
 fn test_real(rt: &Runtime, index: u32) -> Result<(), Rewound> {
-    let (mut status, mut flag) = (EMPTY, 0);
+    let (mut status, mut flag) = (EMPTY_STATUS, 0);
     // SAFETY: a real request that is active.
     let rc = with_real(rt, index, |request| unsafe {
         real::PMPI_Test(request, &mut flag, &mut status)
@@ -92,14 +94,14 @@ fn test_real(rt: &Runtime, index: u32) -> Result<(), Rewound> {
 /// A received message is counted.
 fn has_ended(rt: &Runtime, index: u32, status: Status, rc: c_int) {
     let kind = get(rt, index).map(|request| request.kind);
-    if let Some(Kind::Receive(envelope) | Kind::PersistentReceive(envelope)) = kind {
+    if let Some(RequestKind::Receive(envelope) | RequestKind::PersistentReceive(envelope)) = kind {
         // See `requests::ends`.
         if envelope.peer != PROC_NULL {
             count_received(rt, envelope.comm(), &status);
         }
     }
-    set_state(rt, index, done(status, rc));
-    if let Some(Kind::Duplicate(made)) = kind
+    set_state(rt, index, done_state(status, rc));
+    if let Some(RequestKind::Duplicate(made)) = kind
         && rc == SUCCESS
     {
         requests::finish_duplicate(rt, made);
@@ -107,23 +109,23 @@ fn has_ended(rt: &Runtime, index: u32, status: Status, rc: c_int) {
 }
 
 /// Returns the outcome of a request that is `Done` or inactive.
-fn outcome(rt: &Runtime, index: u32) -> Outcome {
+fn outcome(rt: &Runtime, index: u32) -> RequestOutcome {
     let general = requests::general(rt, index);
     let Some(request) = get(rt, index) else {
-        return Outcome::NOTHING;
+        return RequestOutcome::EMPTY;
     };
-    if let (Some(general), State::Done { .. }) = (general, request.state) {
+    if let (Some(general), RequestState::Done { .. }) = (general, request.state) {
         let comm = request.comm();
         drop(request);
         return general::query(general, comm);
     }
-    let second = request.other.map(|it| outcome(rt, it));
-    let State::Done {
+    let second = request.companion.map(|it| outcome(rt, it));
+    let RequestState::Done {
         status: (source, tag, error, cancelled, bytes),
         rc,
     } = request.state
     else {
-        return Outcome::NOTHING;
+        return RequestOutcome::EMPTY;
     };
     let rc = if rc == SUCCESS {
         second.map_or(SUCCESS, |second| second.rc)
@@ -137,7 +139,7 @@ fn outcome(rt: &Runtime, index: u32) -> Outcome {
         cancelled,
         bytes: bytes as usize,
     };
-    Outcome {
+    RequestOutcome {
         status,
         rc,
         comm: Some(request.comm()),
@@ -147,7 +149,7 @@ fn outcome(rt: &Runtime, index: u32) -> Outcome {
 /// Takes the outcome of a request that is `Done` or inactive.
 ///
 /// A persistent request becomes inactive; another request is removed.
-fn take(rt: &Runtime, index: u32, handle: &mut VirtRequest) -> Outcome {
+fn take(rt: &Runtime, index: u32, handle: &mut VirtRequest) -> RequestOutcome {
     let mut outcome = outcome(rt, index);
     if let Some(general) = requests::general(rt, index) {
         outcome.rc = general::free(general, outcome.rc);
@@ -155,7 +157,7 @@ fn take(rt: &Runtime, index: u32, handle: &mut VirtRequest) -> Outcome {
     let stays = get(rt, index).is_some_and(|request| request.is_persistent());
     tell_journal(rt, index, &outcome.status, stays);
     if stays {
-        set_state(rt, index, State::Inactive);
+        set_state(rt, index, RequestState::Inactive);
     } else {
         remove(rt, index);
         *handle = null_handle(rt);
@@ -165,7 +167,7 @@ fn take(rt: &Runtime, index: u32, handle: &mut VirtRequest) -> Outcome {
 
 /// Waits for one request.
 #[inline]
-pub fn wait(rt: &Runtime, handle: &mut VirtRequest) -> Result<Outcome, Rewound> {
+pub fn wait(rt: &Runtime, handle: &mut VirtRequest) -> Result<RequestOutcome, Rewound> {
     wait_with(rt, handle, || Ok(()))
 }
 
@@ -175,13 +177,13 @@ pub fn wait_with(
     rt: &Runtime,
     handle: &mut VirtRequest,
     meanwhile: impl Fn() -> Result<(), Rewound>,
-) -> Result<Outcome, Rewound> {
+) -> Result<RequestOutcome, Rewound> {
     loop {
         // Polling also advances a checkpoint under way, or an agreement on a cut.
         if !work_flags::is_any_set()
-            && let Some((index, mut request)) = requests::alone(rt, *handle)
+            && let Some((index, mut request)) = requests::completable(rt, *handle)
         {
-            let mut status = EMPTY;
+            let mut status = EMPTY_STATUS;
             arch::mark_blocking_wait();
             // SAFETY: a real request that is active.
             let rc = recovery::check(rt, unsafe { real::PMPI_Wait(&mut request, &mut status) })?;
@@ -196,11 +198,11 @@ pub fn wait_with(
 
 /// Tests one request (MPI_Test); `None` if it has not completed.
 #[inline]
-pub fn poll(rt: &Runtime, handle: &mut VirtRequest) -> Result<Option<Outcome>, Rewound> {
-    let Some((index, mut request)) = requests::alone(rt, *handle) else {
+pub fn poll(rt: &Runtime, handle: &mut VirtRequest) -> Result<Option<RequestOutcome>, Rewound> {
+    let Some((index, mut request)) = requests::completable(rt, *handle) else {
         return poll_on_record(rt, handle);
     };
-    let (mut status, mut flag) = (EMPTY, 0);
+    let (mut status, mut flag) = (EMPTY_STATUS, 0);
     // SAFETY: a real request that is active.
     let rc = recovery::check(rt, unsafe {
         real::PMPI_Test(&mut request, &mut flag, &mut status)
@@ -220,7 +222,7 @@ fn end(
     handle: &mut VirtRequest,
     status: Status,
     rc: c_int,
-) -> Outcome {
+) -> RequestOutcome {
     if rc != SUCCESS {
         return end_badly(rt, (index, request), handle, status, rc);
     }
@@ -228,7 +230,7 @@ fn end(
         tell_end(rt, index, &status);
     }
     requests::end(rt, handle, &status);
-    Outcome {
+    RequestOutcome {
         status,
         rc,
         comm: None,
@@ -243,7 +245,7 @@ fn end_badly(
     handle: &mut VirtRequest,
     status: Status,
     rc: c_int,
-) -> Outcome {
+) -> RequestOutcome {
     requests::set_real(rt, index, request);
     has_ended(rt, index, status, rc);
     take(rt, index, handle)
@@ -251,9 +253,12 @@ fn end_badly(
 
 /// Tests a request that needs its record.
 #[inline(never)]
-fn poll_on_record(rt: &Runtime, handle: &mut VirtRequest) -> Result<Option<Outcome>, Rewound> {
+fn poll_on_record(
+    rt: &Runtime,
+    handle: &mut VirtRequest,
+) -> Result<Option<RequestOutcome>, Rewound> {
     let Some(index) = index(rt, *handle) else {
-        return Ok(Some(Outcome::NOTHING));
+        return Ok(Some(RequestOutcome::EMPTY));
     };
     if is_active(rt, index) && !test(rt, index)? {
         checkpoint::poll(rt)?;
@@ -301,7 +306,7 @@ pub unsafe fn end_together(
         return Ok(Together::OneByOne);
     }
     let mut room = [const { MaybeUninit::uninit() }; TOGETHER];
-    let Some(reals) = requests::each_alone(rt, handles, &mut room) else {
+    let Some(reals) = requests::all_completable(rt, handles, &mut room) else {
         return Ok(Together::OneByOne);
     };
     let mut own = [const { MaybeUninit::<Status>::uninit() }; TOGETHER];
@@ -342,7 +347,7 @@ pub unsafe fn end_together(
                 .for_each(|index| tell_end(rt, index, status))
         });
     }
-    requests::end_all(rt, handles, statuses);
+    requests::complete_all(rt, handles, statuses);
     Ok(Together::Ended)
 }
 
@@ -389,9 +394,9 @@ pub fn code(rt: &Runtime, handle: VirtRequest) -> c_int {
 }
 
 /// Returns the outcome of a request, whose record stays (MPI_Request_get_status).
-pub fn peek(rt: &Runtime, handle: VirtRequest) -> Result<Option<Outcome>, Rewound> {
+pub fn peek(rt: &Runtime, handle: VirtRequest) -> Result<Option<RequestOutcome>, Rewound> {
     let Some(index) = index(rt, handle) else {
-        return Ok(Some(Outcome::NOTHING));
+        return Ok(Some(RequestOutcome::EMPTY));
     };
     if is_active(rt, index) && !test(rt, index)? {
         return Ok(None);
@@ -409,7 +414,7 @@ pub fn cancel(rt: &Runtime, index: u32) -> Result<c_int, Rewound> {
     if let Some(general) = requests::general(rt, index) {
         return Ok(general::cancel(general, !is_active(rt, index)));
     }
-    let goes_on = |kind: &Kind| kind.is_send() || matches!(kind, Kind::Flush(_));
+    let goes_on = |kind: &RequestKind| kind.is_send() || matches!(kind, RequestKind::Flush(_));
     let goes_on = get(rt, index).is_some_and(|request| goes_on(&request.kind));
     let rc = match goes_on {
         // The send continues, as MPI allows (4.1, 3.8.4) and Open MPI does: a message that has been
@@ -437,12 +442,12 @@ pub fn abandon(rt: &Runtime, handle: &mut VirtRequest) -> Result<(), Rewound> {
 #[inline(never)]
 fn tell_end(rt: &Runtime, index: u32, status: &Status) {
     let Some((kind, stays)) = get(rt, index)
-        .filter(|request| request.state == State::Active)
+        .filter(|request| request.state == RequestState::Active)
         .map(|request| (request.kind, request.is_persistent()))
     else {
         return;
     };
-    if let Kind::Receive(_) | Kind::PersistentReceive(_) = kind {
+    if let RequestKind::Receive(_) | RequestKind::PersistentReceive(_) = kind {
         journal::received(rt, status.bytes);
     }
     tell_journal(rt, index, status, stays);
@@ -462,19 +467,19 @@ fn tell_journal(rt: &Runtime, index: u32, status: &Status, stays: bool) {
 pub fn run(
     rt: &Runtime,
     comm: VirtComm,
-    kind: Kind,
+    kind: RequestKind,
     start: impl FnOnce(&mut RealRequest) -> c_int,
-) -> Result<Outcome, Rewound> {
+) -> Result<RequestOutcome, Rewound> {
     let mut request = RealRequest(std::ptr::null_mut());
     let rc = recovery::check(rt, start(&mut request))?;
     if rc != SUCCESS {
-        return Ok(Outcome {
-            status: EMPTY,
+        return Ok(RequestOutcome {
+            status: EMPTY_STATUS,
             rc,
             comm: Some(comm),
         });
     }
-    let mut handle = add(rt, comm, kind, State::Active, request);
+    let mut handle = add(rt, comm, kind, RequestState::Active, request);
     wait(rt, &mut handle)
 }
 
@@ -507,7 +512,7 @@ pub fn reap_orphan(rt: &Runtime, index: u32) -> Result<(), Rewound> {
 
 /// Removes an orphan that has completed; returns false if it has not.
 fn reap(rt: &Runtime, index: u32) -> Result<bool, Rewound> {
-    if !get(rt, index).is_some_and(|request| request.orphan) {
+    if !get(rt, index).is_some_and(|request| request.is_freed) {
         return Ok(true);
     }
     if is_active(rt, index) && !test(rt, index)? {

@@ -3,15 +3,15 @@
 
 use crate::Runtime;
 use crate::arch::Rewound;
-use crate::domains::{self, Places};
+use crate::domains::{self, ProcessLocations};
 use crate::errors::SUCCESS;
 use crate::gather::gather_from_all;
 use crate::handles::{self, VirtComm, real_comm};
 use crate::objects::session::{self, WorldModel};
-use crate::world::{self, Part, World, get, is_first_worker, is_protected, worker, workers_of};
+use crate::world::{self, Role, World, get, is_first_worker, is_protected, worker, workers_of};
 use crate::{
     abort, arch, checkpoint, copies, cut, disk, events, fault, objects, process_info, protection,
-    recovery, rehearsal, rendezvous, renewal, requests, spare, system_calls, user,
+    recovery, rehearsal, reinit, rendezvous, requests, spare, system_calls, user,
 };
 use std::ffi::c_int;
 use understudy_abi::exit;
@@ -29,7 +29,7 @@ use understudy_settings::{Config, Scheme};
 /// replaced.
 pub fn init(rt: &Runtime) -> Result<(), Rewound> {
     user::begin_recording(rt);
-    if !renewal::is_first(rt) {
+    if !reinit::is_first(rt) {
         user::set_idle(false);
         enter(rt, recovery::come_in(rt));
         rehearsal::prepare(rt);
@@ -44,8 +44,8 @@ pub fn init(rt: &Runtime) -> Result<(), Rewound> {
     let worker = Worker(worker);
     let mismatch = user::compare_layout(rt, all)
         .unwrap_or_else(|error| abort::await_restart_after_init(rt, error));
-    let places =
-        domains::meet(all).unwrap_or_else(|error| abort::await_restart_after_init(rt, error));
+    let places = domains::gather_locations(all)
+        .unwrap_or_else(|error| abort::await_restart_after_init(rt, error));
     let players = gather_from_all(all, &process_info::process())
         .unwrap_or_else(|error| abort::await_restart_after_init(rt, error));
     let mut nodes = Vec::new();
@@ -80,7 +80,7 @@ pub fn init(rt: &Runtime) -> Result<(), Rewound> {
             workers,
             private,
             own,
-            part: Part::Worker(worker),
+            role: Role::Worker(worker),
             process: process_info::process(),
             worker_count,
             redundancy,
@@ -88,7 +88,7 @@ pub fn init(rt: &Runtime) -> Result<(), Rewound> {
             protected: mismatch.is_none(),
             finalized: false,
             recoveries: 0,
-            players,
+            process_of: players,
         },
     );
     emit_config(&tell_copies_at_home(rt, &places));
@@ -98,7 +98,7 @@ pub fn init(rt: &Runtime) -> Result<(), Rewound> {
     let is_restart = open_disk(rt);
     objects::comm::init(rt, workers, worker_count, worker)
         .unwrap_or_else(|error| abort::await_restart_after_init(rt, error));
-    rendezvous::show_again(rt, worker)
+    rendezvous::republish_board(rt, worker)
         .unwrap_or_else(|error| abort::await_restart_after_init(rt, error));
     requests::init(rt, worker_count);
     match is_restart {
@@ -142,7 +142,7 @@ fn open_disk(rt: &Runtime) -> bool {
 }
 
 /// Returns the reason why replicas cannot be placed.
-fn no_domain(places: &Places) -> Option<String> {
+fn no_domain(places: &ProcessLocations) -> Option<String> {
     let rank = places.without_domain()?;
     let file = process_info::config().domains.clone().unwrap_or_default();
     Some(message::domain_file_unreadable(rank, file.display()).to_string())
@@ -151,7 +151,7 @@ fn no_domain(places: &Places) -> Option<String> {
 /// Returns the number of workers whose replicas share their failure domain, as `N of W`.
 ///
 /// On several nodes, they are reported to the user.
-fn tell_copies_at_home(rt: &Runtime, places: &Places) -> String {
+fn tell_copies_at_home(rt: &Runtime, places: &ProcessLocations) -> String {
     let world = get(rt);
     let (at_home, workers) = (
         world
@@ -165,7 +165,7 @@ fn tell_copies_at_home(rt: &Runtime, places: &Places) -> String {
             true => message::parity_in_own_domain(at_home, workers).to_string(),
             false => message::copies_in_own_domain(at_home, workers).to_string(),
         };
-        match places.are_several_nodes() {
+        match places.has_several_nodes() {
             true => system_calls::print_message(warning),
             false => log::info!("{warning}"),
         }
@@ -186,10 +186,10 @@ fn emit_config(copies_at_home: &str) {
 ///
 /// In a job that begins, the request of any process counts; otherwise only that of this process.
 pub fn is_any_multiple(rt: &Runtime, wanted: bool) -> bool {
-    if !renewal::is_first(rt) {
+    if !reinit::is_first(rt) {
         return wanted;
     }
-    let all = RealComm::world().extremes(Extreme::Greatest, &[u64::from(wanted)]);
+    let all = RealComm::world().allreduce_extremes(Extreme::Greatest, &[u64::from(wanted)]);
     all.unwrap_or_else(|error| abort::await_restart_after_init(rt, error)) != [0]
 }
 
@@ -199,12 +199,12 @@ pub fn is_any_multiple(rt: &Runtime, wanted: bool) -> bool {
 pub fn first_checkpoint(rt: &Runtime) -> Result<(), Rewound> {
     if !is_protected() {
         // From here on a failure ends the job: the work up to now cannot be repeated.
-        renewal::is_running();
+        reinit::report_running();
         return Ok(());
     }
     cut::take(rt)?;
     checkpoint::finish(rt)?;
-    renewal::is_running();
+    reinit::report_running();
     fault::point("init.end", copies::committed_epoch(rt));
     Ok(())
 }
@@ -260,7 +260,7 @@ fn listen_for_exit() {
 /// Can be called in any thread.
 unsafe extern "C" fn ends_with_the_program() -> bool {
     let is_over = match session::world_model() {
-        WorldModel::NotYet => !session::are_any(),
+        WorldModel::NotYet => !session::has_sessions(),
         WorldModel::Open => false,
         WorldModel::Over => true,
     };
@@ -292,13 +292,13 @@ pub fn finalize(rt: &Runtime) -> Result<c_int, Rewound> {
         disk::stop_writing(rt, &mut copies::replicas(rt).store);
         // After a further failure, either all workers complete the end or all recover.
         recovery::check_own(rt, gather(), "the workers do not come to their end")?;
-        recovery::check(rt, renewal::meet_at_the_end(rt))?;
-    } else if gather().is_err() || renewal::meet_at_the_end(rt) != SUCCESS {
+        recovery::check(rt, reinit::await_end_of_all(rt))?;
+    } else if gather().is_err() || reinit::await_end_of_all(rt) != SUCCESS {
         abort::abort_unprotected(rt);
     }
     fault::point("finalize.agreed", copies::committed_epoch(rt));
     world::update(rt, |world| world.finalized = true);
-    disk::end(rt);
+    disk::remove_job_files(rt);
     fault::point("finalize.end", copies::committed_epoch(rt));
     fault::report();
     events::emit(Kind::End {
@@ -306,7 +306,7 @@ pub fn finalize(rt: &Runtime) -> Result<c_int, Rewound> {
     });
     user::release_output(rt);
     user::remove_closed_ledgers(rt, 0..process_info::process_count());
-    renewal::finalise(rt);
+    reinit::finalise(rt);
     // Info objects may be used before MPI_Init and after the end (MPI 4.1, 11.4.1). The library has
     // those from before, in their earlier state.
     objects::info::rebuild(rt);

@@ -33,8 +33,8 @@ use understudy_copies::{
     abort, annotations, checkpoint_watchdog, clock, copies, headroom, recompute,
     reverse_computation, schedule,
 };
-use understudy_job::{daemon, disk, domains, own_messages, renewal, rounds, world};
+use understudy_job::{control_messages, daemon, disk, domains, max_allreduce, reinit, world};
 use understudy_journal::journal;
-use understudy_objects::{abi, early, exposure, handles, objects, posting, rendezvous, requests};
+use understudy_objects::{abi, drained, exposure, handles, objects, posting, rendezvous, requests};
 use understudy_program::{fatal, user};
 use understudy_recovery::{DOOR, Runtime, attempt, recovery, rehearsal};

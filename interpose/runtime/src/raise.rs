@@ -12,7 +12,7 @@ use crate::arch::Rewound;
 use crate::errors::{ERR_UNSUPPORTED_OPERATION, SUCCESS};
 use crate::generated::{Proc, SLOT_NAMES};
 use crate::handles::{VirtComm, VirtWin};
-use crate::objects::errhandler::{Action, Object};
+use crate::objects::errhandler::{ErrorAction, ErrorObject};
 use crate::objects::{comm, objects, window};
 use crate::{abort, recovery, system_calls};
 use std::ffi::c_int;
@@ -41,7 +41,7 @@ pub fn finish_win(rt: &Runtime, procedure: Proc, rc: c_int, win: VirtWin) -> c_i
     match rc {
         SUCCESS => SUCCESS,
         rc if window::index(rt, win).is_some_and(|_| is_asked(window::errhandler(rt, win))) => {
-            raise_on(rt, procedure, rc, Object::Win(win))
+            raise_on(rt, procedure, rc, ErrorObject::Win(win))
         }
         rc => raise(rt, procedure, rc, None),
     }
@@ -56,7 +56,7 @@ pub fn raise(rt: &Runtime, procedure: Proc, rc: c_int, comm: Option<VirtComm>) -
     let comm = comm
         .filter(|&comm| has_own(comm))
         .unwrap_or_else(|| without_object(rt));
-    raise_on(rt, procedure, rc, Object::Comm(comm))
+    raise_on(rt, procedure, rc, ErrorObject::Comm(comm))
 }
 
 /// True if the error handler of an object is used.
@@ -101,7 +101,7 @@ fn is_settled_by_handlers() -> bool {
 }
 
 /// Passes an error to the error handler of this object.
-pub fn raise_on(rt: &Runtime, procedure: Proc, rc: c_int, object: Object) -> c_int {
+pub fn raise_on(rt: &Runtime, procedure: Proc, rc: c_int, object: ErrorObject) -> c_int {
     // Any call may have been abandoned because another process has failed.
     if rc == call::ABANDONED && call::is_over() {
         return match recovery::check(rt, rc) {
@@ -110,18 +110,18 @@ pub fn raise_on(rt: &Runtime, procedure: Proc, rc: c_int, object: Object) -> c_i
         };
     }
     match object.action(rt) {
-        Action::Return => {}
-        Action::Call(function) => {
+        ErrorAction::Return => {}
+        ErrorAction::Call(function) => {
             object.call(rt, function, rc);
             if is_settled_by_handlers() {
                 return SUCCESS;
             }
         }
-        Action::Fatal | Action::Abort => {
+        ErrorAction::Fatal | ErrorAction::Abort => {
             let error = message::error_is_fatal(procedure.name(), text(rt, rc));
             fatal(rt, rc, error)
         }
-        Action::Throw => {
+        ErrorAction::Throw => {
             let error = message::cxx_exceptions(procedure.name(), text(rt, rc));
             fatal(rt, rc, error)
         }

@@ -5,13 +5,13 @@
 //! gets the state of the job there (`recovery::newcomers`).
 
 use crate::{DOOR, Runtime};
-use crate::{daemon, events, process_info, renewal, system_calls, user};
+use crate::{daemon, events, process_info, reinit, system_calls, user};
 use std::time::Duration;
 use understudy_formats::events::{EndReason, Kind, Role, Spare, Worker};
 use understudy_relay::RankStage;
 
 /// Functions of this process while it waits.
-pub const WAIT: renewal::Spare = renewal::Spare {
+pub const WAIT: reinit::SpareActions = reinit::SpareActions {
     idle: || idle(DOOR.get()),
     leave: || leave(DOOR.get()),
 };
@@ -66,7 +66,7 @@ fn idle(rt: &Runtime) -> Option<Duration> {
 
 /// Ends this process, as the job has ended without needing it.
 fn leave(rt: &Runtime) -> ! {
-    daemon::leave(rt);
+    daemon::report_unneeded(rt);
     events::emit(Kind::End {
         how: EndReason::Released,
     });

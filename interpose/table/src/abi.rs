@@ -92,7 +92,7 @@ fn handles(out: &mut String, rows: &[Vec<&str>], column: usize) {
             let value = number(value);
             let _ = writeln!(
                 out,
-                "        Predefined {{ kind: HandleKind::{}, symbol: c\"{symbol}\", value: \
+                "        PredefinedHandle {{ kind: HandleKind::{}, symbol: c\"{symbol}\", value: \
                  {value:#x} }}, // {name}",
                 kind.name()
             );
@@ -207,8 +207,15 @@ pub(crate) fn source(text: &str) -> String {
         out.push_str("    ],\n    pointers: [\n");
         for (kind, _) in POINTERS {
             let pair = |row: &(&str, &str, &str)| match row.2.strip_prefix('*') {
-                Some(variable) => format!("({}, Value::Variable(c\"{variable}\"))", number(row.1)),
-                None => format!("({}, Value::Constant({}))", number(row.1), number(row.2)),
+                Some(variable) => format!(
+                    "({}, ConstantValue::Variable(c\"{variable}\"))",
+                    number(row.1)
+                ),
+                None => format!(
+                    "({}, ConstantValue::Constant({}))",
+                    number(row.1),
+                    number(row.2)
+                ),
             };
             let pairs: Vec<String> = of_kind(&rows, kind, column).iter().map(pair).collect();
             let _ = writeln!(out, "        &[{}],", pairs.join(", "));

@@ -81,9 +81,9 @@ fn has(procedure: &Procedure, name: &str) -> bool {
 
 fn direction(parameter: &Parameter) -> &'static str {
     match parameter.direction {
-        Direction::In => "Way::In",
-        Direction::Out => "Way::Out",
-        Direction::InOut => "Way::InOut",
+        Direction::In => "Direction::In",
+        Direction::Out => "Direction::Out",
+        Direction::InOut => "Direction::InOut",
     }
 }
 
@@ -271,7 +271,7 @@ fn function(out: &mut String, table: &Table, slot: usize, procedure: &Procedure)
             {
                 let _ = writeln!(
                     out,
-                    "            v_{}.give_back(is_success);",
+                    "            v_{}.convert_results(is_success);",
                     identifier(parameter)
                 );
             }

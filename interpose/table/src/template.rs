@@ -27,7 +27,7 @@ pub(crate) fn imports(out: &mut String, table: &Table) {
     let _ = write!(
         out,
         "    use crate::calls::{{{}}};\n    use crate::generated::HandleKind;\n\
-         \x20   use crate::objects::datatype::Counts;\n\
+         \x20   use crate::objects::datatype::CountSize;\n\
          \x20   use crate::objects::lookup::{{from_fortran, to_fortran}};\n",
         modules.join(", ")
     );
@@ -107,7 +107,7 @@ fn derive(procedure: &Procedure) -> String {
     let arguments: Vec<String> = procedure.parameters.iter().map(argument).collect();
     let name = procedure.real_name();
     format!(
-        "{}(rt, (Proc::{}, Counts::{counts}), {old}, {}, |{old}, new| real::{}({}))",
+        "{}(rt, (Proc::{}, CountSize::{counts}), {old}, {}, |{old}, new| real::{}({}))",
         function(procedure),
         procedure.name,
         identifier(place),

@@ -8,8 +8,8 @@ use super::records::{FoundRecords, ReplicaRecords};
 use super::replica::Replica;
 use super::replicas::Replicas;
 use crate::Runtime;
-use crate::renewal::Inheritance;
-use crate::{peers, renewal, system_calls};
+use crate::reinit::ReplicaStoreFiles;
+use crate::{peers, reinit, system_calls};
 use bincode::config::standard;
 use std::fs::File;
 use std::io;
@@ -98,8 +98,8 @@ pub fn resolve_inherited(keep: &mut Replicas, agreed: Epoch) {
 /// Returns the number of the job's recoveries at the time of the predecessor's record; `None`
 /// without a predecessor.
 pub fn read_passed_store(rt: &Runtime) -> Option<u32> {
-    if let Some(inheritance) = renewal::take_inheritance(rt) {
-        peers::note_end(inheritance.from, inheritance.status);
+    if let Some(inheritance) = reinit::take_store(rt) {
+        peers::record_exit_status(inheritance.from, inheritance.status);
         match read_store(inheritance) {
             Ok(found) if found.last().is_some() => rt.copies.found.set(Some(found)),
             other => {
@@ -107,7 +107,7 @@ pub fn read_passed_store(rt: &Runtime) -> Option<u32> {
                     .err()
                     .map_or("nothing is recorded".into(), |error| error.to_string());
                 log::warn!("{}", message::legacy_unusable(why));
-                renewal::keep_nothing();
+                reinit::report_no_store();
             }
         }
     }
@@ -122,7 +122,7 @@ pub fn job_state_of_predecessor(rt: &Runtime) -> Option<Vec<u8>> {
     Some(found.as_ref()?.last()?.welcome.clone())
 }
 
-fn read_store(inheritance: Inheritance) -> io::Result<ForeignStore> {
+fn read_store(inheritance: ReplicaStoreFiles) -> io::Result<ForeignStore> {
     let [pages, index] = inheritance.files.map(|file| Arc::new(File::from(file)));
     let files = ArenaFiles { pages, index };
     let (records, FoundRecords { committed, whole }) = ReplicaRecords::open(&files)?;
@@ -147,7 +147,7 @@ pub fn adopt(rt: &Runtime) -> Option<AdoptedReplicas> {
     read_passed_store(rt);
     let got = adopt_store(rt.copies.found.take()?, keep);
     if got.is_none() {
-        renewal::keep_nothing();
+        reinit::report_no_store();
     }
     got
 }

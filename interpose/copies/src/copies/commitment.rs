@@ -9,7 +9,7 @@ use super::replicas::Replicas;
 use super::transfer::Transfer;
 use crate::Runtime;
 use crate::abort::abort_with_error;
-use crate::rounds::Numbers;
+use crate::max_allreduce::Numbers;
 use crate::work_flags::{self, PENDING};
 use crate::{annotations, disk, events, fault, system_calls, user, world};
 use std::time::Instant;
@@ -154,9 +154,9 @@ fn commit_pending(rt: &Runtime, keep: &mut Replicas) -> Option<(Epoch, Instant)>
     let before = Epoch(epoch.0.saturating_sub(1));
     user::forget_before(
         rt,
-        disk::oldest(rt).map_or(before, |oldest| oldest.min(before)),
+        disk::oldest_needed(rt).map_or(before, |oldest| oldest.min(before)),
     );
-    disk::committed(
+    disk::write_if_due(
         rt,
         &mut keep.store,
         &keep.own.image,

@@ -9,8 +9,8 @@ use super::received::ReceivedReplicas;
 use super::replica::{EncodedState, Replica};
 use super::transfer::Transfer;
 use crate::abort::abort_with_error;
-use crate::own_messages::tag;
-use crate::rounds::{Numbers, Rounds};
+use crate::control_messages::tag;
+use crate::max_allreduce::{MaxAllreduce, Numbers};
 use crate::system_calls::with_exceptions_masked;
 use crate::{events, fault, headroom, world};
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ use understudy_image::wire::SendOptions;
 use understudy_image::{parity as layers, sums};
 use understudy_job::Runtime;
 use understudy_mpi as mpi;
-use understudy_mpi::both;
+use understudy_mpi::combine_results;
 use understudy_numbers::{Epoch, Worker};
 
 /// Maximum number of pages (128 KiB) that are processed without waking the helper thread.
@@ -63,7 +63,7 @@ pub struct PendingCheckpoint {
     /// Complete received data, and their length by layer.
     received: Option<(ReceivedReplicas, Vec<u64>)>,
     /// Vote on the commit, once this worker has received everything.
-    commit: Option<Rounds>,
+    commit: Option<MaxAllreduce>,
     /// Time until all data were sent, too.
     shipped: Option<Duration>,
 }
@@ -180,7 +180,7 @@ impl PendingCheckpoint {
             let sent = sent.filter(|(layer, _)| self.queries.is_over(*layer));
             let give =
                 |(_, transfer): (usize, &mut Transfer)| transfer.send_sums_later(sums.to_vec());
-            return sent.map(give).fold(Ok(()), both);
+            return sent.map(give).fold(Ok(()), combine_results);
         }
         let description =
             EpochDescription::after(&self.delta, &hands.own.image, &self.state, hands.store)
@@ -271,7 +271,8 @@ impl PendingCheckpoint {
             let (epoch, world) = (self.epoch.0 as i64, world::get(rt));
             let parts = (world::worker(rt), world.worker_count);
             // After an error half-way, other workers may still commit.
-            let rounds = Rounds::new(world.private, tag::COMMIT, parts, [epoch, -epoch, 0, 0]);
+            let rounds =
+                MaxAllreduce::new(world.private, tag::COMMIT, parts, [epoch, -epoch, 0, 0]);
             self.commit.insert(rounds).start()?;
         }
         let Some(rounds) = &mut self.commit else {
@@ -345,7 +346,7 @@ fn report_shipped(
     (sent, alike): (&[u64], &[u64]),
     received: &[u64],
 ) {
-    let player = |worker: Worker| world::get(rt).players[worker.index()];
+    let player = |worker: Worker| world::get(rt).process_of[worker.index()];
     let (of, ns) = (epoch, events::nanoseconds(began));
     for ((((to, from), &sent), &alike), &received) in
         buddies_by_layer(rt).zip(sent).zip(alike).zip(received)

@@ -12,7 +12,7 @@
 use super::records::{RecordState, ReplicaRecords};
 use super::replica::Replica;
 use crate::fault::MissingFeature;
-use crate::renewal;
+use crate::reinit;
 use crate::{fault, system_calls, world};
 use bincode::config::standard;
 use understudy_catalogue::message;
@@ -229,7 +229,7 @@ impl PersistentStore {
     fn drop_files(&mut self, store: &mut PageStore) {
         self.invalidate(store);
         if self.reported_worker.take().is_some() {
-            renewal::keep_nothing();
+            reinit::report_no_store();
         }
     }
 
@@ -260,7 +260,7 @@ impl PersistentStore {
         }
         if self.reported_worker != Some(world::worker(rt)) {
             self.reported_worker = Some(world::worker(rt));
-            renewal::hand_over(world::worker(rt), [&self.files.pages, &self.files.index]);
+            reinit::hand_over(world::worker(rt), [&self.files.pages, &self.files.index]);
         }
         true
     }

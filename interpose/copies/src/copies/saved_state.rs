@@ -3,7 +3,7 @@
 use super::replica::EncodedState;
 use crate::Runtime;
 use crate::arch::Frame;
-use crate::early::{self, Early};
+use crate::drained::{self, DrainedMessage};
 use crate::objects::{Objects, objects};
 use crate::requests::{self, Requests};
 use crate::schedule::{Schedule, schedule};
@@ -24,12 +24,12 @@ pub struct SavedState {
     pub objects: Objects,
     /// Outstanding requests and message counts.
     pub requests: Requests,
-    pub early: Vec<Early>,
+    pub early: Vec<DrainedMessage>,
     pub schedule: Schedule,
     /// Annotations of memory that need not be saved.
     pub marks: annotations::SavedAnnotations,
     /// Buffers for buffered sends.
-    pub attached: Vec<requests::Attached>,
+    pub attached: Vec<requests::AttachedBuffer>,
     /// Name of the epoch on disk, if it is to be written.
     pub disk: Option<disk::EpochKey>,
     pub clock: clock::ClockReading,
@@ -44,10 +44,10 @@ struct BorrowedState<'a> {
     frame: &'a Frame,
     objects: &'a Objects,
     requests: &'a Requests,
-    early: &'a Vec<Early>,
+    early: &'a Vec<DrainedMessage>,
     schedule: Schedule,
     marks: annotations::SavedAnnotations,
-    attached: &'a Vec<requests::Attached>,
+    attached: &'a Vec<requests::AttachedBuffer>,
     disk: Option<disk::EpochKey>,
     clock: clock::ClockReading,
     user: &'a user::ProgramState,
@@ -60,11 +60,11 @@ pub fn encode(rt: &Runtime, frame: &Frame, user: &user::ProgramState) -> Encoded
         frame,
         objects: &objects(rt),
         requests: &requests::table(rt),
-        early: &early::list(rt),
+        early: &drained::list(rt),
         schedule: schedule(rt),
         marks: annotations::saved_annotations(rt),
         attached: &requests::buffers(rt),
-        disk: disk::due(rt),
+        disk: disk::due_key(rt),
         clock: clock::read_clocks(),
         user,
     };

@@ -12,7 +12,7 @@
 mod page_query;
 
 use super::replica::{EncodedState, Replica};
-use crate::own_messages::{self, Peer, tag};
+use crate::control_messages::{self, Peer, tag};
 use std::ffi::{c_int, c_void};
 use std::mem::take;
 use understudy_catalogue::message;
@@ -22,7 +22,7 @@ use understudy_image::store::PageStore;
 use understudy_image::wire::{Header, Incoming, Outgoing, SendOptions, WireError};
 use understudy_job::Runtime;
 use understudy_mpi as mpi;
-use understudy_mpi::both;
+use understudy_mpi::combine_results;
 use understudy_mpi::real_types::{RealComm, RealRequest};
 use understudy_numbers::{Epoch, Worker};
 use xxhash_rust::xxh3::xxh3_64;
@@ -268,7 +268,7 @@ impl Transfer {
         };
         // SAFETY: the data are vectors of the transfer, or slots of the store. They stay in place
         // until the requests have completed.
-        unsafe { own_messages::send(data, length, to, &mut self.sends) }
+        unsafe { control_messages::send(data, length, to, &mut self.sends) }
     }
 
     fn receive(&mut self, data: *mut c_void, length: usize, tag: c_int) -> mpi::Result<()> {
@@ -278,7 +278,7 @@ impl Transfer {
             tag,
         };
         // SAFETY: as above; the buffers are read only after the requests have completed.
-        unsafe { own_messages::receive(data, length, from, &mut self.receives) }
+        unsafe { control_messages::receive(data, length, from, &mut self.receives) }
     }
 
     /// Starts to receive by posting the receive of the head.
@@ -315,18 +315,18 @@ impl Transfer {
         from: Option<Worker>,
     ) -> mpi::Result<()> {
         let expected = from.map_or(Ok(()), |from| self.post_head(comm, from));
-        both(expected, to.map_or(Ok(()), |to| self.ship(comm, to)))
+        combine_results(expected, to.map_or(Ok(()), |to| self.ship(comm, to)))
     }
 
     /// Advances as far as possible.
     pub fn poll(&mut self, rt: &Runtime, store: &mut PageStore) -> mpi::Result<()> {
         while !matches!(self.step, ReceiveStep::Complete | ReceiveStep::Queried) {
-            if !own_messages::test(&mut self.receives)? {
+            if !control_messages::test(&mut self.receives)? {
                 return Ok(());
             }
             self.advance_step(rt, store)?;
         }
-        if own_messages::test(&mut self.sends)? {
+        if control_messages::test(&mut self.sends)? {
             self.sends.clear();
             self.sent_queries.clear();
         }
@@ -472,7 +472,7 @@ impl Drop for Transfer {
         ]
         .map(take);
         let asked = (take(&mut self.sent_queries), take(&mut self.their_answer));
-        own_messages::keep((
+        control_messages::keep((
             sent,
             take(&mut self.sums),
             received,

@@ -1,6 +1,6 @@
 //! State of the agreement on a cut at any call.
 
-use crate::rounds::Rounds;
+use crate::max_allreduce::MaxAllreduce;
 use std::time::{Duration, Instant};
 use understudy_policy::agreement::Agreement;
 use understudy_policy::pace::Terms;
@@ -28,7 +28,7 @@ impl AnywhereVote {
 pub struct AnywhereAgreement {
     pub agreement: Agreement,
     /// Vote under way.
-    pub vote: Option<Rounds>,
+    pub vote: Option<MaxAllreduce>,
     /// Kind of the vote under way.
     pub vote_kind: AnywhereVote,
     /// Terms of the pace, from the first vote.

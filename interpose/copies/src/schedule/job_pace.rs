@@ -1,7 +1,7 @@
 //! Pace of checkpoints in this process, with the clock, settings and warnings of the job.
 
 use crate::system_calls::{self, with_exceptions_masked};
-use crate::{events, process_info, renewal};
+use crate::{events, process_info, reinit};
 use std::time::{Duration, Instant};
 use understudy_catalogue::message;
 use understudy_formats::events::Kind;
@@ -30,7 +30,7 @@ impl JobPace {
 
     /// Discards the agreed interval, after a recovery.
     pub fn after_recovery(self) -> JobPace {
-        let pace = self.pace.after_recovery(renewal::spare_deaths());
+        let pace = self.pace.after_recovery(reinit::spare_deaths());
         JobPace { pace, ..self }
     }
 
@@ -72,7 +72,7 @@ impl JobPace {
     fn read_warning(&mut self, now: Instant) {
         let before = self.polled.replace(now);
         let file = process_info::config().warnings.clone();
-        let file = file.unwrap_or_else(|| warning::file_in(renewal::directory()));
+        let file = file.unwrap_or_else(|| warning::file_in(reinit::directory()));
         match self.warnings.poll(&file) {
             Ok(Some(news)) => {
                 log::info!("a warning: {:?}", news.warning);
@@ -85,7 +85,7 @@ impl JobPace {
 
     /// Returns this process's terms for the vote.
     pub fn terms(&mut self) -> Terms {
-        let deaths = renewal::spare_deaths();
+        let deaths = reinit::spare_deaths();
         with_exceptions_masked(|| {
             self.pace
                 .terms(deaths, Instant::now(), process_info::config().mtbf)

@@ -2,8 +2,8 @@
 
 use super::anywhere_agreement::AnywhereAgreement;
 use super::job_pace::JobPace;
-use crate::own_messages::{Lent, Told};
-use crate::rounds::Rounds;
+use crate::control_messages::{InFlightBuffer, SendQueue};
+use crate::max_allreduce::MaxAllreduce;
 use crate::runtime_state::StateCell;
 use std::time::{Duration, Instant};
 use understudy_mpi::real_types::RealRequest;
@@ -43,7 +43,7 @@ impl ScheduleState {
 pub struct CollectiveVote {
     pub thread: usize,
     /// This process's vote, and the minimum of all members.
-    pub numbers: Lent<Box<[u64; 2]>>,
+    pub numbers: InFlightBuffer<Box<[u64; 2]>>,
     pub request: RealRequest,
 }
 
@@ -56,7 +56,7 @@ pub struct CutState {
     /// This is the next decision, or every cut point while a vote needs help.
     pub next_action: u64,
     /// Vote for the next decision: end of the interval, and time of a cut point.
-    pub vote: Option<Rounds>,
+    pub vote: Option<MaxAllreduce>,
     /// Time of the last cut that was taken or refused.
     pub last: Option<Instant>,
     /// Number of successive intervals in which a worker has refused the cut.
@@ -83,7 +83,7 @@ pub struct CutState {
     /// Constructors at whose entries threads are, without a communicator of all their processes.
     pub assemblies: Assemblies,
     /// Control messages in flight.
-    pub control_messages: Told,
+    pub control_messages: SendQueue,
 }
 
 impl CutState {
@@ -104,7 +104,7 @@ impl CutState {
             gatherings: EntryVotes::NONE,
             collective_votes: Vec::new(),
             assemblies: Assemblies::NONE,
-            control_messages: Told::NONE,
+            control_messages: SendQueue::NONE,
         }
     }
 }

@@ -6,14 +6,14 @@ use understudy_wire::client::Client;
 
 /// Connection to the daemon, if this process has one.
 pub struct DaemonLink {
-    pub(super) link: StateCell<Link>,
+    pub(super) link: StateCell<SpareConnection>,
 }
 
 impl DaemonLink {
     /// Returns the state at the start of the process.
     pub const fn start() -> DaemonLink {
         DaemonLink {
-            link: StateCell::new(Link {
+            link: StateCell::new(SpareConnection {
                 client: None,
                 due: None,
             }),
@@ -22,7 +22,7 @@ impl DaemonLink {
 }
 
 /// Connection, and the time of the next message.
-pub(super) struct Link {
+pub(super) struct SpareConnection {
     pub(super) client: Option<Client>,
     /// Time of the next heartbeat or attempt to connect.
     pub(super) due: Option<Instant>,

@@ -1,7 +1,7 @@
 //! Selection of the newest checkpoint on disk of which every worker has a whole file.
 
 use super::disk_level::DiskLevel;
-use super::load::Loaded;
+use super::load::LoadedCheckpoint;
 use crate::gather::gather_from_all;
 use crate::system_calls;
 use understudy_catalogue::message;
@@ -14,12 +14,12 @@ use understudy_mpi::real_types::RealComm;
 use understudy_numbers::Worker;
 
 /// Checkpoint that all workers have.
-pub struct Found {
+pub struct ChosenCheckpoint {
     pub key: EpochKey,
     /// Newest checkpoint of which any worker has a file.
     pub newest: EpochKey,
     /// File of this process's worker, loaded.
-    pub loaded: Loaded,
+    pub loaded: LoadedCheckpoint,
 }
 
 /// Returns the newest checkpoint of which any worker has a file.
@@ -39,17 +39,17 @@ pub fn choose(
     comm: RealComm,
     worker: Worker,
     store: &mut PageStore,
-) -> mpi::Result<Option<Found>> {
+) -> mpi::Result<Option<ChosenCheckpoint>> {
     let candidates =
         epoch_files::restorable_epochs(&gather_from_all(comm, &disk.places.keys(worker))?);
     for (index, &key) in candidates.iter().enumerate() {
         let name = EpochFileName { key, worker };
         let attempt = disk.places.load(name, &disk.identity, store);
-        let objector = lowest(comm, attempt.is_err().then_some(worker))?;
+        let objector = lowest_worker(comm, attempt.is_err().then_some(worker))?;
         match (attempt, objector) {
             (Ok(loaded), None) => {
                 let newest = candidates[0];
-                return Ok(Some(Found {
+                return Ok(Some(ChosenCheckpoint {
                     key,
                     newest,
                     loaded,
@@ -73,8 +73,8 @@ fn refuse(disk: &DiskLevel, name: EpochFileName, damage: &EpochError, next: Opti
 }
 
 /// Returns the lowest of the workers that the processes pass.
-fn lowest(comm: RealComm, own: Option<Worker>) -> mpi::Result<Option<Worker>> {
+fn lowest_worker(comm: RealComm, own: Option<Worker>) -> mpi::Result<Option<Worker>> {
     let own = own.map_or(u64::MAX, |worker| u64::from(worker.0));
-    let all = comm.extremes(Extreme::Least, &[own])?;
+    let all = comm.allreduce_extremes(Extreme::Least, &[own])?;
     Ok(u32::try_from(all[0]).ok().map(Worker))
 }

@@ -1,9 +1,9 @@
 //! Disk level of this process: directory, lineage, and files that it has and writes.
 #![allow(unsafe_code)]
 
-use super::load::Loaded;
-use super::places::{Places, explain};
-use super::writer::{Outcome, Writer};
+use super::checkpoint_directory::{CheckpointDirectory, explain};
+use super::load::LoadedCheckpoint;
+use super::writer::{WriteOutcome, Writer};
 use super::{identity, static_file};
 use crate::runtime_state::StateCell;
 use crate::{process_info, system_calls};
@@ -19,7 +19,7 @@ use understudy_numbers::Worker;
 
 /// Disk level of this process.
 pub struct DiskLevel {
-    pub places: Places,
+    pub places: CheckpointDirectory,
     pub every: u64,
     pub identity: JobIdentity,
     pub environment: u64,
@@ -36,15 +36,15 @@ pub struct DiskLevel {
     /// Key for the checkpoint of the current cut, if it is to be written.
     pub due: Option<EpochKey>,
     /// Checkpoints of which this worker has a file or is writing one.
-    pub own: BTreeSet<EpochKey>,
+    pub own_keys: BTreeSet<EpochKey>,
     /// Checkpoints of which all workers have whole files.
-    pub complete: BTreeSet<EpochKey>,
+    pub complete_keys: BTreeSet<EpochKey>,
     /// Reason why this worker's last file could not be written.
     pub trouble: Option<String>,
     /// True if trouble of any worker has been reported to the user.
-    pub told: bool,
+    pub is_trouble_reported: bool,
     /// Checkpoint to which all workers roll back, with pages and state of this worker.
-    pub chosen: Option<(EpochKey, Option<Loaded>)>,
+    pub chosen: Option<(EpochKey, Option<LoadedCheckpoint>)>,
 }
 
 /// Disk level, if the job has one.
@@ -65,7 +65,7 @@ impl DiskState {
 /// Report of a worker to the other workers at a cut.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct DiskReport {
     /// 1 if a checkpoint is due and can be written.
     pub ready: u64,
     /// 1 if the last checkpoint could not be written.
@@ -75,14 +75,14 @@ pub struct Report {
 }
 
 // SAFETY: numbers.
-unsafe impl Plain for Report {}
+unsafe impl Plain for DiskReport {}
 
 impl DiskLevel {
     /// Opens the directory for files of this identity.
     pub fn new(directory: &Path, lineage: u64, identity: JobIdentity) -> DiskLevel {
         let config = process_info::config();
         DiskLevel {
-            places: Places::open(directory),
+            places: CheckpointDirectory::open(directory),
             every: config.disk_every,
             identity,
             environment: identity::environment(),
@@ -93,16 +93,16 @@ impl DiskLevel {
             writing: None,
             written: None,
             due: None,
-            own: BTreeSet::new(),
-            complete: BTreeSet::new(),
+            own_keys: BTreeSet::new(),
+            complete_keys: BTreeSet::new(),
             trouble: None,
-            told: false,
+            is_trouble_reported: false,
             chosen: None,
         }
     }
 
     /// Discards a checkpoint that was loaded and not used.
-    pub fn forget_loaded(&mut self, store: &mut PageStore) {
+    pub fn discard_loaded(&mut self, store: &mut PageStore) {
         if let Some((_, Some(mut loaded))) = self.chosen.take_if(|(_, loaded)| loaded.is_some()) {
             loaded.image.clear(store);
         }
@@ -126,21 +126,21 @@ impl DiskLevel {
     }
 
     /// Records the outcome of a file, if the writer has reported one.
-    pub fn settle(&mut self, store: &mut PageStore) {
+    pub fn poll_writer(&mut self, store: &mut PageStore) {
         if let Some(outcome) = self.writer.as_mut().and_then(Writer::outcome) {
-            self.note(outcome, store);
+            self.record_outcome(outcome, store);
         }
     }
 
     /// Waits for the file that is being written.
     pub fn finish(&mut self, store: &mut PageStore) {
         if let Some(outcome) = self.writer.as_mut().and_then(Writer::wait) {
-            self.note(outcome, store);
+            self.record_outcome(outcome, store);
         }
     }
 
     /// Records the outcome of the file that was being written.
-    pub fn note(&mut self, outcome: Outcome, store: &mut PageStore) {
+    pub fn record_outcome(&mut self, outcome: WriteOutcome, store: &mut PageStore) {
         store.unpin();
         let Some(key) = self.writing.take() else {
             return;
@@ -151,7 +151,7 @@ impl DiskLevel {
                 (self.written, self.trouble) = (Some(key), None);
             }
             Err(error) => {
-                self.own.remove(&key);
+                self.own_keys.remove(&key);
                 // A file that was abandoned on purpose is no trouble.
                 self.trouble = (error.kind() != ErrorKind::Interrupted).then(|| explain(&error));
             }
@@ -161,30 +161,33 @@ impl DiskLevel {
     /// Reports trouble, or its end, once to the user.
     ///
     /// The lowest worker with trouble reports it.
-    pub fn tell(&mut self, reports: &[Report], worker: Worker) {
+    pub fn report_trouble(&mut self, reports: &[DiskReport], worker: Worker) {
         let first = reports.iter().position(|report| report.trouble != 0);
         match (first, &self.trouble) {
-            (Some(first), Some(why)) if first == worker.index() && !self.told => {
+            (Some(first), Some(why)) if first == worker.index() && !self.is_trouble_reported => {
                 system_calls::print_message(message::epochs_not_written(
                     self.places.directory.display(),
                     why,
                 ))
             }
-            (None, _) if self.told && worker == Worker(0) => system_calls::print_message(
-                message::epochs_written_again(self.places.directory.display()),
-            ),
+            (None, _) if self.is_trouble_reported && worker == Worker(0) => {
+                system_calls::print_message(message::epochs_written_again(
+                    self.places.directory.display(),
+                ))
+            }
             _ => {}
         }
-        self.told = first.is_some();
+        self.is_trouble_reported = first.is_some();
     }
 
     /// Removes files of this worker that are not needed any more.
     pub fn prune(&mut self, worker: Worker) {
-        let expendable = epoch_files::obsolete_epochs(&self.places.keys(worker), &self.complete);
+        let expendable =
+            epoch_files::obsolete_epochs(&self.places.keys(worker), &self.complete_keys);
         self.places.remove(worker, &expendable);
-        self.own.retain(|key| !expendable.contains(key));
-        while self.complete.len() > 2 {
-            self.complete.pop_first();
+        self.own_keys.retain(|key| !expendable.contains(key));
+        while self.complete_keys.len() > 2 {
+            self.complete_keys.pop_first();
         }
     }
 }

@@ -10,7 +10,7 @@ use understudy_mpi::library;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 /// Returns the identity of this process, whose address space has this layout.
-pub fn own(layout: Vec<(String, u64)>, workers: u32) -> JobIdentity {
+pub fn own_identity(layout: Vec<(String, u64)>, workers: u32) -> JobIdentity {
     JobIdentity {
         build: build(),
         mpi: library::version().0.to_owned(),

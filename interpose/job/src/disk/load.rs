@@ -13,7 +13,7 @@ use understudy_image::store::PageStore;
 use understudy_image::wire::{Header, Incoming};
 
 /// Loaded checkpoint of one worker.
-pub struct Loaded {
+pub struct LoadedCheckpoint {
     /// Head of the file.
     pub head: EpochHead,
     /// Pages of the checkpoint.
@@ -27,7 +27,7 @@ pub fn load(
     name: EpochFileName,
     own: &JobIdentity,
     store: &mut PageStore,
-) -> Result<Loaded, EpochError> {
+) -> Result<LoadedCheckpoint, EpochError> {
     let mut decoder = Decoder::new(open_own(&directory.join(name.to_string()), libc::O_RDONLY)?)?;
     if let Some(difference) = own.difference(&decoder.head.identity) {
         return Err(EpochError::Foreign(difference));
@@ -38,7 +38,7 @@ pub fn load(
         ));
     }
     let state = decoder.state()?;
-    let incoming = room(&decoder, name.key, store)?;
+    let incoming = allocate(&decoder, name.key, store)?;
     let head = decoder.head.clone();
     match fill(decoder, &incoming) {
         Ok(()) => {
@@ -46,7 +46,7 @@ pub fn load(
                 .into_image(store)
                 .map_err(|error| EpochError::Memory(error.to_string()))?;
             store.seal(image.runs());
-            Ok(Loaded { head, image, state })
+            Ok(LoadedCheckpoint { head, image, state })
         }
         Err(damage) => {
             incoming.cancel(store);
@@ -55,7 +55,7 @@ pub fn load(
     }
 }
 
-fn room(
+fn allocate(
     decoder: &Decoder<File>,
     key: EpochKey,
     store: &mut PageStore,

@@ -57,9 +57,9 @@ pub fn of_worker(listing: &[String], worker: Worker) -> impl Iterator<Item = &St
 }
 
 /// File that is being written.
-pub struct Writing(Receiver<io::Result<()>>);
+pub struct StaticFileWrite(Receiver<io::Result<()>>);
 
-impl Writing {
+impl StaticFileWrite {
     /// Returns the outcome once the thread has finished.
     pub fn outcome(&self) -> Option<io::Result<()>> {
         match self.0.try_recv() {
@@ -73,22 +73,22 @@ impl Writing {
 }
 
 /// Consecutive pages in the store.
-struct Piece {
+struct StoredPages {
     from: *const c_void,
     length: usize,
 }
 
 // SAFETY: this process never reads the pages through the pointer, but passes it to the kernel.
-unsafe impl Send for Piece {}
+unsafe impl Send for StoredPages {}
 
 /// Starts to write an image, while the program runs.
-pub fn write(path: PathBuf, image: &Image, store: &PageStore) -> io::Result<Writing> {
+pub fn write(path: PathBuf, image: &Image, store: &PageStore) -> io::Result<StaticFileWrite> {
     let pages: Vec<PageRun> = image.runs().iter().map(|run| run.pages).collect();
-    let piece = |run: &understudy_image::image_delta::SlotRun| Piece {
+    let piece = |run: &understudy_image::image_delta::SlotRun| StoredPages {
         from: store.ptr(run.slot).cast_const().cast(),
         length: run.pages.pages as usize * PAGE_SIZE,
     };
-    let pieces: Vec<Piece> = image.runs().iter().map(piece).collect();
+    let pieces: Vec<StoredPages> = image.runs().iter().map(piece).collect();
     let (done, outcome) = channel();
     let work = move || {
         system_calls::separate_descriptors();
@@ -99,10 +99,10 @@ pub fn write(path: PathBuf, image: &Image, store: &PageStore) -> io::Result<Writ
             .name("understudy-static".into())
             .spawn(work)
     })?;
-    Ok(Writing(outcome))
+    Ok(StaticFileWrite(outcome))
 }
 
-fn write_all(path: &Path, pages: &[PageRun], pieces: &[Piece]) -> io::Result<()> {
+fn write_all(path: &Path, pages: &[PageRun], pieces: &[StoredPages]) -> io::Result<()> {
     let mut part = path.as_os_str().to_owned();
     part.push(PARTIAL_SUFFIX);
     let part = PathBuf::from(part);
@@ -117,7 +117,7 @@ fn write_all(path: &Path, pages: &[PageRun], pieces: &[Piece]) -> io::Result<()>
     written
 }
 
-fn write_part(part: &Path, pages: &[PageRun], pieces: &[Piece]) -> io::Result<()> {
+fn write_part(part: &Path, pages: &[PageRun], pieces: &[StoredPages]) -> io::Result<()> {
     let head = bincode::encode_to_vec(pages, standard()).map_err(io::Error::other)?;
     let mut bytes = MAGIC.to_vec();
     bytes.extend(VERSION.to_le_bytes());
@@ -205,14 +205,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_come_back_and_damage_is_found() {
+    fn pages_are_read_back_and_damage_is_detected() {
         let directory =
             std::env::temp_dir().join(format!("understudy-static-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
         let file = path(&directory, 7, Worker(3));
         let content: Vec<u8> = (0..3u8).flat_map(|page| [page + 1; PAGE_SIZE]).collect();
         let pages = [PageRun::between(10, 12), PageRun::between(20, 21)];
-        let piece = |first: usize, count: usize| Piece {
+        let piece = |first: usize, count: usize| StoredPages {
             from: content[first * PAGE_SIZE..].as_ptr().cast(),
             length: count * PAGE_SIZE,
         };

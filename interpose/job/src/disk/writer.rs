@@ -25,39 +25,42 @@ use understudy_image::threads::with_signals_blocked;
 use understudy_image::{PAGE_SIZE, sums};
 
 /// Pages of a checkpoint.
-pub struct Pages {
-    pieces: Vec<Piece>,
+pub struct CheckpointPages {
+    pieces: Vec<PageSource>,
     /// File of static data.
-    others: Option<PathBuf>,
+    static_file: Option<PathBuf>,
 }
 
 /// Consecutive pages, with their checksums.
-pub enum Piece {
+pub enum PageSource {
     /// Pages with contiguous copies in memory that does not change.
     Kept(*const u8, PageSums),
     /// Pages in the file of static data.
     Absent(PageSums),
 }
 
-impl Piece {
+impl PageSource {
     /// Returns the first page.
     pub fn first(&self) -> PageIndex {
-        let (Piece::Kept(_, sums) | Piece::Absent(sums)) = self;
+        let (PageSource::Kept(_, sums) | PageSource::Absent(sums)) = self;
         sums.first
     }
 }
 
-// SAFETY: only read, by one thread at a time, as `Pages::new` requires.
-unsafe impl Send for Pages {}
+// SAFETY: only read, by one thread at a time, as `CheckpointPages::new` requires.
+unsafe impl Send for CheckpointPages {}
 
-impl Pages {
+impl CheckpointPages {
     /// Returns the pages of these pieces.
     ///
     /// # Safety
     /// All copies must be readable and must not change until the outcome of their job has been
     /// received.
-    pub unsafe fn new(pieces: Vec<Piece>, others: Option<PathBuf>) -> Pages {
-        Pages { pieces, others }
+    pub unsafe fn new(pieces: Vec<PageSource>, others: Option<PathBuf>) -> CheckpointPages {
+        CheckpointPages {
+            pieces,
+            static_file: others,
+        }
     }
 
     /// Passes the content of each page to `give`.
@@ -68,7 +71,7 @@ impl Pages {
         let mut others = None;
         for piece in &self.pieces {
             match piece {
-                Piece::Kept(copy, sums) => {
+                PageSource::Kept(copy, sums) => {
                     // SAFETY: readable and unchanging, as `new` requires.
                     let copy =
                         unsafe { std::slice::from_raw_parts(*copy, sums.sums.len() * PAGE_SIZE) };
@@ -76,7 +79,7 @@ impl Pages {
                         give(checked(page, sum, content, "the copy in memory")?)?;
                     }
                 }
-                Piece::Absent(sums) => {
+                PageSource::Absent(sums) => {
                     let file = match &others {
                         Some(file) => file,
                         None => others.insert(self.open_others()?),
@@ -93,7 +96,7 @@ impl Pages {
     }
 
     fn open_others(&self) -> io::Result<StaticFile> {
-        let path = self.others.as_deref().ok_or(io::ErrorKind::NotFound)?;
+        let path = self.static_file.as_deref().ok_or(io::ErrorKind::NotFound)?;
         StaticFile::open(path).map_err(io::Error::other)
     }
 }
@@ -106,13 +109,13 @@ fn checked<'a>(page: PageIndex, sum: u64, content: &'a [u8], what: &str) -> io::
 }
 
 /// File to be written.
-pub struct Job {
+pub struct WriteJob {
     pub directory: PathBuf,
     pub name: String,
     pub head: EpochHead,
     pub state: Vec<u8>,
     /// Pages of `head.runs`.
-    pub pages: Pages,
+    pub pages: CheckpointPages,
     /// Descriptors of the program's files that must be on disk first.
     ///
     /// The checkpoint contains their lengths.
@@ -120,11 +123,11 @@ pub struct Job {
 }
 
 /// Length of a complete file in bytes.
-pub type Outcome = io::Result<u64>;
+pub type WriteOutcome = io::Result<u64>;
 
 pub struct Writer {
-    jobs: Sender<Job>,
-    outcomes: Receiver<Outcome>,
+    jobs: Sender<WriteJob>,
+    outcomes: Receiver<WriteOutcome>,
     stop: Arc<AtomicBool>,
     /// Program's files, which are kept open while a checkpoint is written.
     files: Option<Vec<File>>,
@@ -132,7 +135,7 @@ pub struct Writer {
 
 impl Writer {
     pub fn start() -> io::Result<Writer> {
-        let (jobs, todo) = channel::<Job>();
+        let (jobs, todo) = channel::<WriteJob>();
         let (done, outcomes) = channel();
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
@@ -158,13 +161,13 @@ impl Writer {
     }
 
     /// Starts to write a file; `files` are kept open until it is complete.
-    pub fn submit(&mut self, job: Job, files: Vec<File>) {
+    pub fn submit(&mut self, job: WriteJob, files: Vec<File>) {
         self.stop.store(false, Ordering::Relaxed);
         self.files = self.jobs.send(job).is_ok().then_some(files);
     }
 
     /// Returns the outcome of the last file, once, when the thread has finished it.
-    pub fn outcome(&mut self) -> Option<Outcome> {
+    pub fn outcome(&mut self) -> Option<WriteOutcome> {
         self.files.as_ref()?;
         let outcome = match self.outcomes.try_recv() {
             Ok(outcome) => outcome,
@@ -178,7 +181,7 @@ impl Writer {
     }
 
     /// Waits for the outcome of the file that is being written.
-    pub fn wait(&mut self) -> Option<Outcome> {
+    pub fn wait(&mut self) -> Option<WriteOutcome> {
         let gone = |_| Err(io::Error::other("the writing thread has ended"));
         let _files = self.files.take()?;
         Some(self.outcomes.recv().unwrap_or_else(gone))
@@ -187,7 +190,7 @@ impl Writer {
     /// Abandons the file that is being written, and waits for the thread.
     ///
     /// Returns the outcome, since the file may have been complete already.
-    pub fn stop(&mut self) -> Option<Outcome> {
+    pub fn stop(&mut self) -> Option<WriteOutcome> {
         self.stop.store(true, Ordering::Relaxed);
         self.wait()
     }
@@ -196,7 +199,7 @@ impl Writer {
 /// Opens a file by a descriptor of the program's thread.
 ///
 /// This thread has its own descriptor table.
-fn open_again(file: RawFd) -> io::Result<File> {
+fn reopen(file: RawFd) -> io::Result<File> {
     let path = format!("/proc/self/fd/{file}");
     File::open(&path).or_else(|_| File::options().write(true).open(&path))
 }
@@ -205,13 +208,13 @@ fn open_again(file: RawFd) -> io::Result<File> {
 ///
 /// Files of the kernel (/proc, /sys) do not support this (EINVAL, fdatasync(2)).
 fn sync(file: RawFd) -> io::Result<()> {
-    match open_again(file)?.sync_data() {
+    match reopen(file)?.sync_data() {
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
         done => done,
     }
 }
 
-fn write(job: &Job, stop: &AtomicBool) -> Outcome {
+fn write(job: &WriteJob, stop: &AtomicBool) -> WriteOutcome {
     job.files.iter().try_for_each(|&file| sync(file))?;
     let length = write_file(job, stop)?;
     File::open(&job.directory)?.sync_all()?;
@@ -219,7 +222,7 @@ fn write(job: &Job, stop: &AtomicBool) -> Outcome {
 }
 
 /// Writes the file, and removes the incomplete one after an error.
-fn write_file(job: &Job, stop: &AtomicBool) -> Outcome {
+fn write_file(job: &WriteJob, stop: &AtomicBool) -> WriteOutcome {
     let part = job.directory.join(job.name.clone() + PARTIAL_SUFFIX);
     let whole = job.directory.join(&job.name);
     let done = write_part(&part, job, stop);
@@ -230,7 +233,7 @@ fn write_file(job: &Job, stop: &AtomicBool) -> Outcome {
     done
 }
 
-fn write_part(part: &Path, job: &Job, stop: &AtomicBool) -> Outcome {
+fn write_part(part: &Path, job: &WriteJob, stop: &AtomicBool) -> WriteOutcome {
     let mut encoder = Encoder::new(create_anew(part)?, &job.head, &job.state)?;
     job.pages.each(
         |page| match encoder.page(page)? && stop.load(Ordering::Relaxed) {

@@ -8,10 +8,10 @@ use understudy_policy::redundancy::Redundancy;
 
 /// Role of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum Role {
     Worker(Worker),
     /// Joining replacement, which will get the worker of a failed process.
-    Newcomer,
+    Joining,
 }
 
 /// Runtime's view of the job.
@@ -24,7 +24,7 @@ pub struct World {
     /// Communicator of this process alone.
     pub own: RealComm,
     /// Role of this process.
-    pub part: Part,
+    pub role: Role,
     /// Number of this process in the job.
     ///
     /// If the launcher has started the process, this is its rank in the launcher's world.
@@ -41,13 +41,13 @@ pub struct World {
     /// Number of recoveries so far.
     pub recoveries: u32,
     /// Process number of each worker.
-    pub players: Vec<ProcessNumber>,
+    pub process_of: Vec<ProcessNumber>,
 }
 
 impl World {
     /// Returns the node of a worker's process.
     pub fn node_of(&self, worker: Worker) -> u64 {
-        self.nodes[self.players[worker.index()].index()]
+        self.nodes[self.process_of[worker.index()].index()]
     }
 }
 

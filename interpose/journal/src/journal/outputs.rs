@@ -107,7 +107,7 @@ impl<'a> Call<'a> {
 
     fn neighbours(&self, rt: &Runtime) -> usize {
         self.comm(rt).map_or(0, |comm| {
-            topology::sources(&comm.topology, comm::my_rank(rt, &comm).unwrap_or(0))
+            topology::source_count(&comm.topology, comm::my_rank(rt, &comm).unwrap_or(0))
         })
     }
 

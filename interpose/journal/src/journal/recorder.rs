@@ -9,7 +9,7 @@ use super::typemap::TypeMaps;
 use crate::arch::Frame;
 use crate::generated::{DOUBLES, EXECUTED, Proc, RECEIVES};
 use crate::handles::VirtRequest;
-use crate::requests::{self, State};
+use crate::requests::{self, RequestState};
 use crate::{events, world};
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -160,7 +160,7 @@ impl Recorder {
             let Some(request) = requests::get(rt, index) else {
                 continue;
             };
-            if let State::Done { status, .. } = request.state {
+            if let RequestState::Done { status, .. } = request.state {
                 let bytes = request.kind.envelope().map(|_| status.4 as usize);
                 self.ended(index, bytes, true);
             }

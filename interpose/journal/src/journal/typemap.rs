@@ -71,7 +71,7 @@ impl TypeMaps {
     fn make(&mut self, rt: &Runtime, datatype: VirtDatatype) -> TypeMap {
         let (whole, extent, size) = measure(rt, datatype);
         let dense = vec![whole];
-        let pieces = match datatype::kept_recipe(rt, datatype) {
+        let pieces = match datatype::recipe_even_if_freed(rt, datatype) {
             Some(recipe) if self.is_exact => self.pieces(rt, &recipe).unwrap_or_default(),
             Some(recipe) if whole.1 != size => self.pieces(rt, &recipe).unwrap_or(dense),
             _ => dense,
@@ -91,7 +91,7 @@ impl TypeMaps {
         let old = self.of(rt, base(0)?);
         let mut pieces = Pieces::new(self.most);
         match combiner::blocks(recipe, self.most)? {
-            combiner::Blocks::Same(blocks) => {
+            combiner::Blocks::Bytes(blocks) => {
                 for (offset, count) in blocks {
                     pieces.add(&old, offset, count)?;
                 }

@@ -2,14 +2,14 @@
 #![allow(unsafe_code)]
 
 use super::abi_edge::Edge;
-use super::foreign_abi::{Domain, HANDLE, Pointer, Value};
+use super::foreign_abi::{ConstantValue, Domain, HANDLE, Pointer};
 use crate::real_types::{HandleKind, Status};
 use std::ffi::c_int;
 use std::marker::PhantomData;
 
 /// Direction in which the values of an argument are passed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Way {
+pub enum Direction {
     In,
     Out,
     InOut,
@@ -33,7 +33,7 @@ pub(super) unsafe fn sum_of(array: *const u8, length: usize) -> usize {
     (0..length).map(|index| number(element(index))).sum()
 }
 
-fn forth<E: Edge>(domain: Domain, value: c_int) -> c_int {
+fn to_callee<E: Edge>(domain: Domain, value: c_int) -> c_int {
     match (domain, E::INWARD) {
         (Domain::ErrorCode, _) => E::code(value),
         (_, true) => E::abi().canonical(domain, value),
@@ -41,7 +41,7 @@ fn forth<E: Edge>(domain: Domain, value: c_int) -> c_int {
     }
 }
 
-pub(super) fn back<E: Edge>(domain: Domain, value: c_int) -> c_int {
+pub(super) fn to_caller<E: Edge>(domain: Domain, value: c_int) -> c_int {
     match (domain, E::INWARD) {
         (Domain::ErrorCode, _) => E::outcome(value),
         (_, true) => E::abi().foreign(domain, value),
@@ -56,7 +56,7 @@ pub(super) fn back<E: Edge>(domain: Domain, value: c_int) -> c_int {
 pub fn value<E: Edge>(domain: Domain, value: c_int) -> c_int {
     match domain {
         Domain::Rank | Domain::Tag if value >= 0 => value,
-        _ => forth::<E>(domain, value),
+        _ => to_callee::<E>(domain, value),
     }
 }
 
@@ -74,8 +74,8 @@ pub(super) fn displacement<E: Edge>(bytes: i64) -> i64 {
 pub fn pointer<E: Edge>(kind: Pointer, pointer: *mut u8) -> *mut u8 {
     for (canonical, foreign) in E::abi().pointers[kind as usize] {
         let foreign = match foreign {
-            Value::Constant(value) => *value,
-            Value::Variable(name) => E::variable(name),
+            ConstantValue::Constant(value) => *value,
+            ConstantValue::Variable(name) => E::variable(name),
         };
         let (from, to) = if E::INWARD {
             (foreign, *canonical)
@@ -90,26 +90,26 @@ pub fn pointer<E: Edge>(kind: Pointer, pointer: *mut u8) -> *mut u8 {
 }
 
 /// Memory for the callee's elements: in place for a few, else on the heap.
-struct Room<T, const FEW: usize> {
-    few: [T; FEW],
-    many: Vec<T>,
+struct CalleeMemory<T, const IN_PLACE: usize> {
+    in_place: [T; IN_PLACE],
+    on_heap: Vec<T>,
     /// True if the callee uses the elements after its return; then they are never freed.
     is_kept: bool,
 }
 
-impl<T, const FEW: usize> Drop for Room<T, FEW> {
+impl<T, const FEW: usize> Drop for CalleeMemory<T, FEW> {
     fn drop(&mut self) {
         if self.is_kept {
-            std::mem::take(&mut self.many).leak();
+            std::mem::take(&mut self.on_heap).leak();
         }
     }
 }
 
-impl<T: Copy, const FEW: usize> Room<T, FEW> {
-    fn new(empty: T, length: usize) -> Room<T, FEW> {
-        Room {
-            few: [empty; FEW],
-            many: if length > FEW {
+impl<T: Copy, const FEW: usize> CalleeMemory<T, FEW> {
+    fn new(empty: T, length: usize) -> CalleeMemory<T, FEW> {
+        CalleeMemory {
+            in_place: [empty; FEW],
+            on_heap: if length > FEW {
                 vec![empty; length]
             } else {
                 Vec::new()
@@ -119,17 +119,17 @@ impl<T: Copy, const FEW: usize> Room<T, FEW> {
     }
 
     fn keep(&mut self) {
-        if self.many.is_empty() {
-            self.many = self.few.to_vec();
+        if self.on_heap.is_empty() {
+            self.on_heap = self.in_place.to_vec();
         }
         self.is_kept = true;
     }
 
     fn place(&mut self) -> *mut T {
-        if self.many.is_empty() {
-            self.few.as_mut_ptr()
+        if self.on_heap.is_empty() {
+            self.in_place.as_mut_ptr()
         } else {
-            self.many.as_mut_ptr()
+            self.on_heap.as_mut_ptr()
         }
     }
 }
@@ -139,8 +139,8 @@ pub struct Handles<E: Edge> {
     kind: HandleKind,
     caller: *mut u8,
     length: usize,
-    way: Way,
-    room: Room<u64, 8>,
+    way: Direction,
+    room: CalleeMemory<u64, 8>,
     edge: PhantomData<E>,
 }
 
@@ -179,21 +179,26 @@ impl<E: Edge> Handles<E> {
     ///
     /// # Safety
     /// `caller` must point to `length` handles, or memory for them, or be null.
-    pub unsafe fn new(kind: HandleKind, caller: *mut u8, length: usize, way: Way) -> Handles<E> {
+    pub unsafe fn new(
+        kind: HandleKind,
+        caller: *mut u8,
+        length: usize,
+        way: Direction,
+    ) -> Handles<E> {
         let length = if caller.is_null() { 0 } else { length };
         let mut handles = Handles {
             kind,
             caller,
             length,
             way,
-            room: Room::new(0, length),
+            room: CalleeMemory::new(0, length),
             edge: PhantomData,
         };
         let (from, to) = Self::widths(kind);
         let room = handles.room.place().cast::<u8>();
         // If the runtime is the callee, handles that it only writes stay empty. For the library
         // they get the caller's values, since that edge does not convert handles.
-        if way != Way::Out || !E::INWARD {
+        if way != Direction::Out || !E::INWARD {
             for index in 0..length {
                 // SAFETY: by the caller's contract; the memory is large enough for either width.
                 unsafe {
@@ -227,13 +232,13 @@ impl<E: Edge> Handles<E> {
     ///
     /// # Safety
     /// As for [`Handles::new`].
-    pub unsafe fn give_back(&mut self, is_success: bool) {
-        if self.way == Way::Out && !is_success && !E::INWARD {
+    pub unsafe fn convert_results(&mut self, is_success: bool) {
+        if self.way == Direction::Out && !is_success && !E::INWARD {
             return;
         }
         // A failing call may write null handles, and a call that finds no message writes none. The
         // memory of a handle that was not written is zero, which is not a handle.
-        let may_be_unwritten = self.way == Way::Out && E::INWARD;
+        let may_be_unwritten = self.way == Direction::Out && E::INWARD;
         let (from, to) = Self::widths(self.kind);
         let room = self.room.place().cast::<u8>();
         for index in 0..self.length {
@@ -254,7 +259,7 @@ pub struct Integers<E: Edge> {
     domain: Domain,
     caller: *mut u8,
     length: usize,
-    room: Room<c_int, 16>,
+    room: CalleeMemory<c_int, 16>,
     edge: PhantomData<E>,
 }
 
@@ -263,13 +268,13 @@ impl<E: Edge> Integers<E> {
     ///
     /// # Safety
     /// `caller` must point to `length` integers, or memory for them, or be null.
-    pub unsafe fn new(domain: Domain, caller: *mut u8, length: usize, _: Way) -> Integers<E> {
+    pub unsafe fn new(domain: Domain, caller: *mut u8, length: usize, _: Direction) -> Integers<E> {
         let length = if caller.is_null() { 0 } else { length };
         let mut integers = Integers {
             domain,
             caller,
             length,
-            room: Room::new(0, length),
+            room: CalleeMemory::new(0, length),
             edge: PhantomData,
         };
         let room = integers.room.place();
@@ -277,7 +282,7 @@ impl<E: Edge> Integers<E> {
             // SAFETY: by the caller's contract. Integers that the callee does not write get their
             // present values back.
             unsafe {
-                room.add(index).write(forth::<E>(
+                room.add(index).write(to_callee::<E>(
                     domain,
                     caller.cast::<c_int>().add(index).read_unaligned(),
                 ))
@@ -305,7 +310,7 @@ impl<E: Edge> Integers<E> {
     ///
     /// # Safety
     /// As for [`Integers::new`].
-    pub unsafe fn give_back(&mut self, is_success: bool) {
+    pub unsafe fn convert_results(&mut self, is_success: bool) {
         let room = self.room.place();
         for index in (0..self.length).filter(|_| is_success) {
             // SAFETY: by the caller's contract.
@@ -313,7 +318,7 @@ impl<E: Edge> Integers<E> {
                 self.caller
                     .cast::<c_int>()
                     .add(index)
-                    .write_unaligned(back::<E>(self.domain, room.add(index).read()))
+                    .write_unaligned(to_caller::<E>(self.domain, room.add(index).read()))
             };
         }
     }
@@ -326,7 +331,7 @@ pub struct Statuses<E: Edge> {
     constant: Option<*mut u8>,
     length: usize,
     /// Statuses of 32 bytes, the largest of all ABIs.
-    room: Room<[u64; 4], 4>,
+    room: CalleeMemory<[u64; 4], 4>,
     edge: PhantomData<E>,
 }
 
@@ -366,7 +371,7 @@ impl<E: Edge> Statuses<E> {
     ///
     /// # Safety
     /// `caller` must point to `length` statuses, or memory for them, or be the constant.
-    pub unsafe fn new(kind: Pointer, caller: *mut u8, length: usize, _: Way) -> Statuses<E> {
+    pub unsafe fn new(kind: Pointer, caller: *mut u8, length: usize, _: Direction) -> Statuses<E> {
         let passed = pointer::<E>(kind, caller);
         let is_constant = caller.is_null() || passed != caller;
         let length = if is_constant { 0 } else { length };
@@ -375,7 +380,7 @@ impl<E: Edge> Statuses<E> {
             caller,
             constant,
             length,
-            room: Room::new([0; 4], length),
+            room: CalleeMemory::new([0; 4], length),
             edge: PhantomData,
         };
         let (from, to) = Self::sizes();
@@ -406,7 +411,7 @@ impl<E: Edge> Statuses<E> {
     ///
     /// # Safety
     /// As for [`Statuses::new`].
-    pub unsafe fn give_back(&mut self, _: bool) {
+    pub unsafe fn convert_results(&mut self, _: bool) {
         let (from, to) = Self::sizes();
         let room = self.room.place().cast::<u8>();
         for index in 0..self.length {

@@ -3,7 +3,7 @@
 
 use super::abi_edge::Edge;
 use super::arguments::{
-    Handles, Integers, Statuses, Way, displacement, number, pointer, sum_of, value,
+    Direction, Handles, Integers, Statuses, displacement, number, pointer, sum_of, value,
 };
 use super::foreign_abi::{Domain, Pointer};
 use super::special::{contents, copy_status};

@@ -17,7 +17,7 @@ const LAST_CODE: c_int = 92;
 const FIRST_KEY: c_int = 1000;
 
 /// Handle of a predefined object.
-pub struct Predefined {
+pub struct PredefinedHandle {
     /// Kind of the object.
     pub kind: HandleKind,
     /// Open MPI's name of the object.
@@ -39,7 +39,7 @@ pub struct StatusLayout {
 }
 
 /// Constant of an ABI.
-pub enum Value {
+pub enum ConstantValue {
     /// Constant of the header.
     Constant(isize),
     /// Value of a variable of the library.
@@ -52,11 +52,11 @@ pub struct Abi {
     /// Size of a handle in bytes.
     pub handle: usize,
     pub status: StatusLayout,
-    pub handles: &'static [Predefined],
+    pub handles: &'static [PredefinedHandle],
     /// Values in Open MPI and in this ABI, by domain.
     pub values: [&'static [(c_int, c_int)]; 20],
     /// Values in Open MPI and in this ABI, by kind of pointer.
-    pub pointers: [&'static [(isize, Value)]; 5],
+    pub pointers: [&'static [(isize, ConstantValue)]; 5],
     /// Limits: name, value in Open MPI, value in this ABI.
     pub limits: &'static [(&'static str, usize, usize)],
 }
@@ -167,7 +167,7 @@ mod tests {
     use crate::real_types::Status;
 
     #[test]
-    fn statuses_go_there_and_back() {
+    fn statuses_survive_a_round_trip() {
         for abi in [&MPICH, &STANDARD] {
             for (source, bytes, cancelled) in [(-1, 0, 0), (-2, 12, 1), (7, 0x1_2345_6789, 0)] {
                 let (tag, error) = (3, 15);
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_go_there_and_back() {
+    fn integers_survive_a_round_trip() {
         for abi in [&MPICH, &STANDARD] {
             let rank = |value| abi.canonical(Domain::Rank, abi.foreign(Domain::Rank, value));
             assert!([-1, -2, -4, 0, 5].iter().all(|&value| rank(value) == value));

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::abi_edge::Edge;
-use super::arguments::back;
+use super::arguments::to_caller;
 use super::foreign_abi::Domain;
 use std::ffi::c_int;
 
@@ -70,7 +70,7 @@ pub(super) unsafe fn contents<E: Edge>(
         let (combiner, length, counts) = envelope::<E>(datatype, is_large, slot);
         let translate = |domain: Domain, index: usize| {
             let at = integers.add(index);
-            at.write_unaligned(back::<E>(domain, at.read_unaligned()));
+            at.write_unaligned(to_caller::<E>(domain, at.read_unaligned()));
         };
         match combiner {
             SUBARRAY => translate(Domain::Order, length - 1),

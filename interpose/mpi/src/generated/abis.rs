@@ -40,311 +40,567 @@ pub static MPICH: Abi = Abi {
     status: StatusLayout { size: 20, source: 8, tag: 12, error: 16, bytes: 0 },
     handles: &[
         // MPI_COMM_NULL
-        Predefined { kind: HandleKind::Comm, symbol: c"ompi_mpi_comm_null", value: 0x4000000 },
+        PredefinedHandle {
+            kind: HandleKind::Comm,
+            symbol: c"ompi_mpi_comm_null",
+            value: 0x4000000
+        },
         // MPI_COMM_WORLD
-        Predefined { kind: HandleKind::Comm, symbol: c"ompi_mpi_comm_world", value: 0x44000000 },
+        PredefinedHandle {
+            kind: HandleKind::Comm,
+            symbol: c"ompi_mpi_comm_world",
+            value: 0x44000000
+        },
         // MPI_COMM_SELF
-        Predefined { kind: HandleKind::Comm, symbol: c"ompi_mpi_comm_self", value: 0x44000001 },
+        PredefinedHandle {
+            kind: HandleKind::Comm,
+            symbol: c"ompi_mpi_comm_self",
+            value: 0x44000001
+        },
         // MPI_GROUP_NULL
-        Predefined { kind: HandleKind::Group, symbol: c"ompi_mpi_group_null", value: 0x8000000 },
+        PredefinedHandle {
+            kind: HandleKind::Group,
+            symbol: c"ompi_mpi_group_null",
+            value: 0x8000000
+        },
         // MPI_GROUP_EMPTY
-        Predefined { kind: HandleKind::Group, symbol: c"ompi_mpi_group_empty", value: 0x48000000 },
+        PredefinedHandle {
+            kind: HandleKind::Group,
+            symbol: c"ompi_mpi_group_empty",
+            value: 0x48000000
+        },
         // MPI_REQUEST_NULL
-        Predefined { kind: HandleKind::Request, symbol: c"ompi_request_null", value: 0x2c000000 },
+        PredefinedHandle {
+            kind: HandleKind::Request,
+            symbol: c"ompi_request_null",
+            value: 0x2c000000
+        },
         // MPI_DATATYPE_NULL
-        Predefined {
+        PredefinedHandle {
             kind: HandleKind::Datatype,
             symbol: c"ompi_mpi_datatype_null",
             value: 0xc000000
         },
         // MPI_BYTE
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_byte", value: 0x4c00010d },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_byte",
+            value: 0x4c00010d
+        },
         // MPI_PACKED
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_packed", value: 0x4c00010f },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_packed",
+            value: 0x4c00010f
+        },
         // MPI_CHAR
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_char", value: 0x4c000101 },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_char",
+            value: 0x4c000101
+        },
         // MPI_SHORT
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_short", value: 0x4c000203 },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_short",
+            value: 0x4c000203
+        },
         // MPI_INT
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_int", value: 0x4c000405 },
+        PredefinedHandle { kind: HandleKind::Datatype, symbol: c"ompi_mpi_int", value: 0x4c000405 },
         // MPI_LONG
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_long", value: 0x4c000807 },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_long",
+            value: 0x4c000807
+        },
         // MPI_FLOAT
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_float", value: 0x4c00040a },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_float",
+            value: 0x4c00040a
+        },
         // MPI_DOUBLE
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_double", value: 0x4c00080b },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_double",
+            value: 0x4c00080b
+        },
         // MPI_LONG_DOUBLE
-        Predefined {
+        PredefinedHandle {
             kind: HandleKind::Datatype,
             symbol: c"ompi_mpi_long_double",
             value: 0x4c00100c
         },
         // MPI_UNSIGNED_CHAR
-        Predefined {
+        PredefinedHandle {
             kind: HandleKind::Datatype,
             symbol: c"ompi_mpi_unsigned_char",
             value: 0x4c000102
         },
         // MPI_SIGNED_CHAR
-        Predefined {
+        PredefinedHandle {
             kind: HandleKind::Datatype,
             symbol: c"ompi_mpi_signed_char",
             value: 0x4c000118
         },
         // MPI_UNSIGNED_SHORT
-        Predefined {
+        PredefinedHandle {
             kind: HandleKind::Datatype,
             symbol: c"ompi_mpi_unsigned_short",
             value: 0x4c000204
         },
         // MPI_UNSIGNED_LONG
-        Predefined {
+        PredefinedHandle {
             kind: HandleKind::Datatype,
             symbol: c"ompi_mpi_unsigned_long",
             value: 0x4c000808
         },
         // MPI_UNSIGNED
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_unsigned", value: 0x4c000406 },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_unsigned",
+            value: 0x4c000406
+        },
         // MPI_FLOAT_INT
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_float_int", value: 0x8c000000 },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_float_int",
+            value: 0x8c000000
+        },
         // MPI_DOUBLE_INT
-        Predefined {
+        PredefinedHandle {
             kind: HandleKind::Datatype,
             symbol: c"ompi_mpi_double_int",
             value: 0x8c000001
         },
         // MPI_LONG_DOUBLE_INT
-        Predefined {
+        PredefinedHandle {
             kind: HandleKind::Datatype,
             symbol: c"ompi_mpi_longdbl_int",
             value: 0x8c000004
         },
         // MPI_LONG_INT
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_long_int", value: 0x8c000002 },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_long_int",
+            value: 0x8c000002
+        },
         // MPI_SHORT_INT
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_short_int", value: 0x8c000003 },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_short_int",
+            value: 0x8c000003
+        },
         // MPI_2INT
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_2int", value: 0x4c000816 },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_2int",
+            value: 0x4c000816
+        },
         // MPI_WCHAR
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_wchar", value: 0x4c00040e },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_wchar",
+            value: 0x4c00040e
+        },
         // MPI_LONG_LONG_INT
-        Predefined {
+        PredefinedHandle {
             kind: HandleKind::Datatype,
             symbol: c"ompi_mpi_long_long_int",
             value: 0x4c000809
         },
         // MPI_UNSIGNED_LONG_LONG
-        Predefined {
+        PredefinedHandle {
             kind: HandleKind::Datatype,
             symbol: c"ompi_mpi_unsigned_long_long",
             value: 0x4c000819
         },
         // MPI_CHARACTER
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_character", value: 0x4c00011a },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_character",
+            value: 0x4c00011a
+        },
         // MPI_LOGICAL
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_logical", value: 0x4c00041d },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_logical",
+            value: 0x4c00041d
+        },
         // MPI_LOGICAL1
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_logical1", value: 0x4c000147 },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_logical1",
+            value: 0x4c000147
+        },
         // MPI_LOGICAL2
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_logical2", value: 0x4c000248 },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_logical2",
+            value: 0x4c000248
+        },
         // MPI_LOGICAL4
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_logical4", value: 0x4c000449 },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_logical4",
+            value: 0x4c000449
+        },
         // MPI_LOGICAL8
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_logical8", value: 0x4c00084a },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_logical8",
+            value: 0x4c00084a
+        },
         // MPI_LOGICAL16
-        Predefined {
+        PredefinedHandle {
             kind: HandleKind::Datatype,
             symbol: c"understudy_logical16",
             value: 0x4c00104b
         },
         // MPI_INTEGER
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_integer", value: 0x4c00041b },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_integer",
+            value: 0x4c00041b
+        },
         // MPI_INTEGER1
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_integer1", value: 0x4c00012d },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_integer1",
+            value: 0x4c00012d
+        },
         // MPI_INTEGER2
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_integer2", value: 0x4c00022f },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_integer2",
+            value: 0x4c00022f
+        },
         // MPI_INTEGER4
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_integer4", value: 0x4c000430 },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_integer4",
+            value: 0x4c000430
+        },
         // MPI_INTEGER8
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_integer8", value: 0x4c000831 },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_integer8",
+            value: 0x4c000831
+        },
         // MPI_INTEGER16
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_integer16", value: 0x4c001032 },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_integer16",
+            value: 0x4c001032
+        },
         // MPI_REAL
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_real", value: 0x4c00041c },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_real",
+            value: 0x4c00041c
+        },
         // MPI_REAL2
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_real2", value: 0x4c000226 },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_real2",
+            value: 0x4c000226
+        },
         // MPI_REAL4
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_real4", value: 0x4c000427 },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_real4",
+            value: 0x4c000427
+        },
         // MPI_REAL8
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_real8", value: 0x4c000829 },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_real8",
+            value: 0x4c000829
+        },
         // MPI_REAL16
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_real16", value: 0x4c00102b },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_real16",
+            value: 0x4c00102b
+        },
         // MPI_DOUBLE_PRECISION
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_dblprec", value: 0x4c00081f },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_dblprec",
+            value: 0x4c00081f
+        },
         // MPI_COMPLEX
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_cplex", value: 0x4c00081e },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_cplex",
+            value: 0x4c00081e
+        },
         // MPI_COMPLEX4
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_complex4", value: 0x4c00042e },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_complex4",
+            value: 0x4c00042e
+        },
         // MPI_COMPLEX8
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_complex8", value: 0x4c000828 },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_complex8",
+            value: 0x4c000828
+        },
         // MPI_COMPLEX16
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_complex16", value: 0x4c00102a },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_complex16",
+            value: 0x4c00102a
+        },
         // MPI_COMPLEX32
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_complex32", value: 0x4c00202c },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_complex32",
+            value: 0x4c00202c
+        },
         // MPI_DOUBLE_COMPLEX
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_dblcplex", value: 0x4c001022 },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_dblcplex",
+            value: 0x4c001022
+        },
         // MPI_2REAL
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_2real", value: 0x4c000821 },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_2real",
+            value: 0x4c000821
+        },
         // MPI_2DOUBLE_PRECISION
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_2dblprec", value: 0x4c001023 },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_2dblprec",
+            value: 0x4c001023
+        },
         // MPI_2INTEGER
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_2integer", value: 0x4c000820 },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_2integer",
+            value: 0x4c000820
+        },
         // MPI_INT8_T
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_int8_t", value: 0x4c000137 },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_int8_t",
+            value: 0x4c000137
+        },
         // MPI_UINT8_T
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_uint8_t", value: 0x4c00013b },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_uint8_t",
+            value: 0x4c00013b
+        },
         // MPI_INT16_T
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_int16_t", value: 0x4c000238 },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_int16_t",
+            value: 0x4c000238
+        },
         // MPI_UINT16_T
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_uint16_t", value: 0x4c00023c },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_uint16_t",
+            value: 0x4c00023c
+        },
         // MPI_INT32_T
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_int32_t", value: 0x4c000439 },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_int32_t",
+            value: 0x4c000439
+        },
         // MPI_UINT32_T
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_uint32_t", value: 0x4c00043d },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_uint32_t",
+            value: 0x4c00043d
+        },
         // MPI_INT64_T
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_int64_t", value: 0x4c00083a },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_int64_t",
+            value: 0x4c00083a
+        },
         // MPI_UINT64_T
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_uint64_t", value: 0x4c00083e },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_uint64_t",
+            value: 0x4c00083e
+        },
         // MPI_AINT
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_aint", value: 0x4c000843 },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_aint",
+            value: 0x4c000843
+        },
         // MPI_OFFSET
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_offset", value: 0x4c000844 },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_offset",
+            value: 0x4c000844
+        },
         // MPI_C_BOOL
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_c_bool", value: 0x4c00013f },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_c_bool",
+            value: 0x4c00013f
+        },
         // MPI_C_FLOAT_COMPLEX
-        Predefined {
+        PredefinedHandle {
             kind: HandleKind::Datatype,
             symbol: c"ompi_mpi_c_float_complex",
             value: 0x4c000840
         },
         // MPI_C_DOUBLE_COMPLEX
-        Predefined {
+        PredefinedHandle {
             kind: HandleKind::Datatype,
             symbol: c"ompi_mpi_c_double_complex",
             value: 0x4c001041
         },
         // MPI_C_LONG_DOUBLE_COMPLEX
-        Predefined {
+        PredefinedHandle {
             kind: HandleKind::Datatype,
             symbol: c"ompi_mpi_c_long_double_complex",
             value: 0x4c002042
         },
         // MPI_CXX_BOOL
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_cxx_bool", value: 0x4c000133 },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_cxx_bool",
+            value: 0x4c000133
+        },
         // MPI_CXX_FLOAT_COMPLEX
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_cxx_cplex", value: 0x4c000834 },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_cxx_cplex",
+            value: 0x4c000834
+        },
         // MPI_CXX_DOUBLE_COMPLEX
-        Predefined {
+        PredefinedHandle {
             kind: HandleKind::Datatype,
             symbol: c"ompi_mpi_cxx_dblcplex",
             value: 0x4c001035
         },
         // MPI_CXX_LONG_DOUBLE_COMPLEX
-        Predefined {
+        PredefinedHandle {
             kind: HandleKind::Datatype,
             symbol: c"ompi_mpi_cxx_ldblcplex",
             value: 0x4c002036
         },
         // MPI_COUNT
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_count", value: 0x4c000845 },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_count",
+            value: 0x4c000845
+        },
         // MPIX_C_FLOAT16
-        Predefined {
+        PredefinedHandle {
             kind: HandleKind::Datatype,
             symbol: c"ompi_mpi_short_float",
             value: 0x4c000246
         },
         // MPIX_BFLOAT16
-        Predefined {
+        PredefinedHandle {
             kind: HandleKind::Datatype,
             symbol: c"understudy_bfloat16",
             value: 0x4c00024c
         },
         // MPI_LB
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_lb", value: 0x4c000010 },
+        PredefinedHandle { kind: HandleKind::Datatype, symbol: c"ompi_mpi_lb", value: 0x4c000010 },
         // MPI_UB
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_ub", value: 0x4c000011 },
+        PredefinedHandle { kind: HandleKind::Datatype, symbol: c"ompi_mpi_ub", value: 0x4c000011 },
         // MPI_OP_NULL
-        Predefined { kind: HandleKind::Op, symbol: c"ompi_mpi_op_null", value: 0x18000000 },
+        PredefinedHandle { kind: HandleKind::Op, symbol: c"ompi_mpi_op_null", value: 0x18000000 },
         // MPI_MAX
-        Predefined { kind: HandleKind::Op, symbol: c"ompi_mpi_op_max", value: 0x58000001 },
+        PredefinedHandle { kind: HandleKind::Op, symbol: c"ompi_mpi_op_max", value: 0x58000001 },
         // MPI_MIN
-        Predefined { kind: HandleKind::Op, symbol: c"ompi_mpi_op_min", value: 0x58000002 },
+        PredefinedHandle { kind: HandleKind::Op, symbol: c"ompi_mpi_op_min", value: 0x58000002 },
         // MPI_SUM
-        Predefined { kind: HandleKind::Op, symbol: c"ompi_mpi_op_sum", value: 0x58000003 },
+        PredefinedHandle { kind: HandleKind::Op, symbol: c"ompi_mpi_op_sum", value: 0x58000003 },
         // MPI_PROD
-        Predefined { kind: HandleKind::Op, symbol: c"ompi_mpi_op_prod", value: 0x58000004 },
+        PredefinedHandle { kind: HandleKind::Op, symbol: c"ompi_mpi_op_prod", value: 0x58000004 },
         // MPI_LAND
-        Predefined { kind: HandleKind::Op, symbol: c"ompi_mpi_op_land", value: 0x58000005 },
+        PredefinedHandle { kind: HandleKind::Op, symbol: c"ompi_mpi_op_land", value: 0x58000005 },
         // MPI_BAND
-        Predefined { kind: HandleKind::Op, symbol: c"ompi_mpi_op_band", value: 0x58000006 },
+        PredefinedHandle { kind: HandleKind::Op, symbol: c"ompi_mpi_op_band", value: 0x58000006 },
         // MPI_LOR
-        Predefined { kind: HandleKind::Op, symbol: c"ompi_mpi_op_lor", value: 0x58000007 },
+        PredefinedHandle { kind: HandleKind::Op, symbol: c"ompi_mpi_op_lor", value: 0x58000007 },
         // MPI_BOR
-        Predefined { kind: HandleKind::Op, symbol: c"ompi_mpi_op_bor", value: 0x58000008 },
+        PredefinedHandle { kind: HandleKind::Op, symbol: c"ompi_mpi_op_bor", value: 0x58000008 },
         // MPI_LXOR
-        Predefined { kind: HandleKind::Op, symbol: c"ompi_mpi_op_lxor", value: 0x58000009 },
+        PredefinedHandle { kind: HandleKind::Op, symbol: c"ompi_mpi_op_lxor", value: 0x58000009 },
         // MPI_BXOR
-        Predefined { kind: HandleKind::Op, symbol: c"ompi_mpi_op_bxor", value: 0x5800000a },
+        PredefinedHandle { kind: HandleKind::Op, symbol: c"ompi_mpi_op_bxor", value: 0x5800000a },
         // MPI_MAXLOC
-        Predefined { kind: HandleKind::Op, symbol: c"ompi_mpi_op_maxloc", value: 0x5800000c },
+        PredefinedHandle { kind: HandleKind::Op, symbol: c"ompi_mpi_op_maxloc", value: 0x5800000c },
         // MPI_MINLOC
-        Predefined { kind: HandleKind::Op, symbol: c"ompi_mpi_op_minloc", value: 0x5800000b },
+        PredefinedHandle { kind: HandleKind::Op, symbol: c"ompi_mpi_op_minloc", value: 0x5800000b },
         // MPI_REPLACE
-        Predefined { kind: HandleKind::Op, symbol: c"ompi_mpi_op_replace", value: 0x5800000d },
+        PredefinedHandle {
+            kind: HandleKind::Op,
+            symbol: c"ompi_mpi_op_replace",
+            value: 0x5800000d
+        },
         // MPI_NO_OP
-        Predefined { kind: HandleKind::Op, symbol: c"ompi_mpi_op_no_op", value: 0x5800000e },
+        PredefinedHandle { kind: HandleKind::Op, symbol: c"ompi_mpi_op_no_op", value: 0x5800000e },
         // MPI_ERRHANDLER_NULL
-        Predefined {
+        PredefinedHandle {
             kind: HandleKind::Errhandler,
             symbol: c"ompi_mpi_errhandler_null",
             value: 0x14000000
         },
         // MPI_ERRORS_ARE_FATAL
-        Predefined {
+        PredefinedHandle {
             kind: HandleKind::Errhandler,
             symbol: c"ompi_mpi_errors_are_fatal",
             value: 0x54000000
         },
         // MPI_ERRORS_ABORT
-        Predefined {
+        PredefinedHandle {
             kind: HandleKind::Errhandler,
             symbol: c"ompi_mpi_errors_abort",
             value: 0x54000003
         },
         // MPI_ERRORS_RETURN
-        Predefined {
+        PredefinedHandle {
             kind: HandleKind::Errhandler,
             symbol: c"ompi_mpi_errors_return",
             value: 0x54000001
         },
         // MPI_INFO_NULL
-        Predefined { kind: HandleKind::Info, symbol: c"ompi_mpi_info_null", value: 0x1c000000 },
+        PredefinedHandle {
+            kind: HandleKind::Info,
+            symbol: c"ompi_mpi_info_null",
+            value: 0x1c000000
+        },
         // MPI_INFO_ENV
-        Predefined { kind: HandleKind::Info, symbol: c"ompi_mpi_info_env", value: 0x5c000001 },
+        PredefinedHandle {
+            kind: HandleKind::Info,
+            symbol: c"ompi_mpi_info_env",
+            value: 0x5c000001
+        },
         // MPI_MESSAGE_NULL
-        Predefined { kind: HandleKind::Message, symbol: c"ompi_message_null", value: 0x2c000000 },
+        PredefinedHandle {
+            kind: HandleKind::Message,
+            symbol: c"ompi_message_null",
+            value: 0x2c000000
+        },
         // MPI_MESSAGE_NO_PROC
-        Predefined {
+        PredefinedHandle {
             kind: HandleKind::Message,
             symbol: c"ompi_message_no_proc",
             value: 0x6c000000
         },
         // MPI_WIN_NULL
-        Predefined { kind: HandleKind::Win, symbol: c"ompi_mpi_win_null", value: 0x20000000 },
+        PredefinedHandle { kind: HandleKind::Win, symbol: c"ompi_mpi_win_null", value: 0x20000000 },
         // MPI_FILE_NULL
-        Predefined { kind: HandleKind::File, symbol: c"ompi_mpi_file_null", value: 0x0 },
+        PredefinedHandle { kind: HandleKind::File, symbol: c"ompi_mpi_file_null", value: 0x0 },
         // MPI_SESSION_NULL
-        Predefined {
+        PredefinedHandle {
             kind: HandleKind::Session,
             symbol: c"ompi_mpi_instance_null",
             value: 0x38000000
@@ -487,11 +743,14 @@ pub static MPICH: Abi = Abi {
         &[(0, 2), (1, 1)],
     ],
     pointers: [
-        &[(1, Value::Constant(-1))],
-        &[(0, Value::Constant(1))],
-        &[(0, Value::Constant(1))],
-        &[(2, Value::Variable(c"MPI_UNWEIGHTED")), (3, Value::Variable(c"MPI_WEIGHTS_EMPTY"))],
-        &[(-1, Value::Variable(c"MPI_T_PVAR_ALL_HANDLES"))],
+        &[(1, ConstantValue::Constant(-1))],
+        &[(0, ConstantValue::Constant(1))],
+        &[(0, ConstantValue::Constant(1))],
+        &[
+            (2, ConstantValue::Variable(c"MPI_UNWEIGHTED")),
+            (3, ConstantValue::Variable(c"MPI_WEIGHTS_EMPTY"))
+        ],
+        &[(-1, ConstantValue::Variable(c"MPI_T_PVAR_ALL_HANDLES"))],
     ],
     limits: &[
         ("MPI_MAX_PROCESSOR_NAME", 256, 128),
@@ -513,227 +772,327 @@ pub static STANDARD: Abi = Abi {
     status: StatusLayout { size: 32, source: 0, tag: 4, error: 8, bytes: 12 },
     handles: &[
         // MPI_COMM_NULL
-        Predefined { kind: HandleKind::Comm, symbol: c"ompi_mpi_comm_null", value: 0x100 },
+        PredefinedHandle { kind: HandleKind::Comm, symbol: c"ompi_mpi_comm_null", value: 0x100 },
         // MPI_COMM_WORLD
-        Predefined { kind: HandleKind::Comm, symbol: c"ompi_mpi_comm_world", value: 0x101 },
+        PredefinedHandle { kind: HandleKind::Comm, symbol: c"ompi_mpi_comm_world", value: 0x101 },
         // MPI_COMM_SELF
-        Predefined { kind: HandleKind::Comm, symbol: c"ompi_mpi_comm_self", value: 0x102 },
+        PredefinedHandle { kind: HandleKind::Comm, symbol: c"ompi_mpi_comm_self", value: 0x102 },
         // MPI_GROUP_NULL
-        Predefined { kind: HandleKind::Group, symbol: c"ompi_mpi_group_null", value: 0x108 },
+        PredefinedHandle { kind: HandleKind::Group, symbol: c"ompi_mpi_group_null", value: 0x108 },
         // MPI_GROUP_EMPTY
-        Predefined { kind: HandleKind::Group, symbol: c"ompi_mpi_group_empty", value: 0x109 },
+        PredefinedHandle { kind: HandleKind::Group, symbol: c"ompi_mpi_group_empty", value: 0x109 },
         // MPI_REQUEST_NULL
-        Predefined { kind: HandleKind::Request, symbol: c"ompi_request_null", value: 0x180 },
+        PredefinedHandle { kind: HandleKind::Request, symbol: c"ompi_request_null", value: 0x180 },
         // MPI_DATATYPE_NULL
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_datatype_null", value: 0x200 },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_datatype_null",
+            value: 0x200
+        },
         // MPI_BYTE
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_byte", value: 0x247 },
+        PredefinedHandle { kind: HandleKind::Datatype, symbol: c"ompi_mpi_byte", value: 0x247 },
         // MPI_PACKED
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_packed", value: 0x207 },
+        PredefinedHandle { kind: HandleKind::Datatype, symbol: c"ompi_mpi_packed", value: 0x207 },
         // MPI_CHAR
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_char", value: 0x243 },
+        PredefinedHandle { kind: HandleKind::Datatype, symbol: c"ompi_mpi_char", value: 0x243 },
         // MPI_SHORT
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_short", value: 0x208 },
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_int", value: 0x209 }, // MPI_INT
+        PredefinedHandle { kind: HandleKind::Datatype, symbol: c"ompi_mpi_short", value: 0x208 },
+        // MPI_INT
+        PredefinedHandle { kind: HandleKind::Datatype, symbol: c"ompi_mpi_int", value: 0x209 },
         // MPI_LONG
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_long", value: 0x20a },
+        PredefinedHandle { kind: HandleKind::Datatype, symbol: c"ompi_mpi_long", value: 0x20a },
         // MPI_FLOAT
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_float", value: 0x210 },
+        PredefinedHandle { kind: HandleKind::Datatype, symbol: c"ompi_mpi_float", value: 0x210 },
         // MPI_DOUBLE
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_double", value: 0x214 },
+        PredefinedHandle { kind: HandleKind::Datatype, symbol: c"ompi_mpi_double", value: 0x214 },
         // MPI_LONG_DOUBLE
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_long_double", value: 0x220 },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_long_double",
+            value: 0x220
+        },
         // MPI_UNSIGNED_CHAR
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_unsigned_char", value: 0x245 },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_unsigned_char",
+            value: 0x245
+        },
         // MPI_SIGNED_CHAR
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_signed_char", value: 0x244 },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_signed_char",
+            value: 0x244
+        },
         // MPI_UNSIGNED_SHORT
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_unsigned_short", value: 0x20c },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_unsigned_short",
+            value: 0x20c
+        },
         // MPI_UNSIGNED_LONG
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_unsigned_long", value: 0x20e },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_unsigned_long",
+            value: 0x20e
+        },
         // MPI_UNSIGNED
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_unsigned", value: 0x20d },
+        PredefinedHandle { kind: HandleKind::Datatype, symbol: c"ompi_mpi_unsigned", value: 0x20d },
         // MPI_FLOAT_INT
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_float_int", value: 0x228 },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_float_int",
+            value: 0x228
+        },
         // MPI_DOUBLE_INT
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_double_int", value: 0x229 },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_double_int",
+            value: 0x229
+        },
         // MPI_LONG_DOUBLE_INT
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_longdbl_int", value: 0x22d },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_longdbl_int",
+            value: 0x22d
+        },
         // MPI_LONG_INT
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_long_int", value: 0x22a },
+        PredefinedHandle { kind: HandleKind::Datatype, symbol: c"ompi_mpi_long_int", value: 0x22a },
         // MPI_SHORT_INT
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_short_int", value: 0x22c },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_short_int",
+            value: 0x22c
+        },
         // MPI_2INT
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_2int", value: 0x22b },
+        PredefinedHandle { kind: HandleKind::Datatype, symbol: c"ompi_mpi_2int", value: 0x22b },
         // MPI_WCHAR
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_wchar", value: 0x23c },
+        PredefinedHandle { kind: HandleKind::Datatype, symbol: c"ompi_mpi_wchar", value: 0x23c },
         // MPI_LONG_LONG_INT
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_long_long_int", value: 0x20b },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_long_long_int",
+            value: 0x20b
+        },
         // MPI_UNSIGNED_LONG_LONG
-        Predefined {
+        PredefinedHandle {
             kind: HandleKind::Datatype,
             symbol: c"ompi_mpi_unsigned_long_long",
             value: 0x20f
         },
         // MPI_CHARACTER
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_character", value: 0x21e },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_character",
+            value: 0x21e
+        },
         // MPI_LOGICAL
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_logical", value: 0x218 },
+        PredefinedHandle { kind: HandleKind::Datatype, symbol: c"ompi_mpi_logical", value: 0x218 },
         // MPI_LOGICAL1
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_logical1", value: 0x2c0 },
+        PredefinedHandle { kind: HandleKind::Datatype, symbol: c"ompi_mpi_logical1", value: 0x2c0 },
         // MPI_LOGICAL2
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_logical2", value: 0x2c8 },
+        PredefinedHandle { kind: HandleKind::Datatype, symbol: c"ompi_mpi_logical2", value: 0x2c8 },
         // MPI_LOGICAL4
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_logical4", value: 0x2d0 },
+        PredefinedHandle { kind: HandleKind::Datatype, symbol: c"ompi_mpi_logical4", value: 0x2d0 },
         // MPI_LOGICAL8
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_logical8", value: 0x2d8 },
+        PredefinedHandle { kind: HandleKind::Datatype, symbol: c"ompi_mpi_logical8", value: 0x2d8 },
         // MPI_LOGICAL16
-        Predefined { kind: HandleKind::Datatype, symbol: c"understudy_logical16", value: 0x2e0 },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"understudy_logical16",
+            value: 0x2e0
+        },
         // MPI_INTEGER
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_integer", value: 0x219 },
+        PredefinedHandle { kind: HandleKind::Datatype, symbol: c"ompi_mpi_integer", value: 0x219 },
         // MPI_INTEGER1
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_integer1", value: 0x2c1 },
+        PredefinedHandle { kind: HandleKind::Datatype, symbol: c"ompi_mpi_integer1", value: 0x2c1 },
         // MPI_INTEGER2
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_integer2", value: 0x2c9 },
+        PredefinedHandle { kind: HandleKind::Datatype, symbol: c"ompi_mpi_integer2", value: 0x2c9 },
         // MPI_INTEGER4
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_integer4", value: 0x2d1 },
+        PredefinedHandle { kind: HandleKind::Datatype, symbol: c"ompi_mpi_integer4", value: 0x2d1 },
         // MPI_INTEGER8
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_integer8", value: 0x2d9 },
+        PredefinedHandle { kind: HandleKind::Datatype, symbol: c"ompi_mpi_integer8", value: 0x2d9 },
         // MPI_INTEGER16
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_integer16", value: 0x2e1 },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_integer16",
+            value: 0x2e1
+        },
         // MPI_REAL
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_real", value: 0x21a },
+        PredefinedHandle { kind: HandleKind::Datatype, symbol: c"ompi_mpi_real", value: 0x21a },
         // MPI_REAL2
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_real2", value: 0x2ca },
+        PredefinedHandle { kind: HandleKind::Datatype, symbol: c"ompi_mpi_real2", value: 0x2ca },
         // MPI_REAL4
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_real4", value: 0x2d2 },
+        PredefinedHandle { kind: HandleKind::Datatype, symbol: c"ompi_mpi_real4", value: 0x2d2 },
         // MPI_REAL8
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_real8", value: 0x2da },
+        PredefinedHandle { kind: HandleKind::Datatype, symbol: c"ompi_mpi_real8", value: 0x2da },
         // MPI_REAL16
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_real16", value: 0x2e2 },
+        PredefinedHandle { kind: HandleKind::Datatype, symbol: c"ompi_mpi_real16", value: 0x2e2 },
         // MPI_DOUBLE_PRECISION
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_dblprec", value: 0x21c },
+        PredefinedHandle { kind: HandleKind::Datatype, symbol: c"ompi_mpi_dblprec", value: 0x21c },
         // MPI_COMPLEX
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_cplex", value: 0x21b },
+        PredefinedHandle { kind: HandleKind::Datatype, symbol: c"ompi_mpi_cplex", value: 0x21b },
         // MPI_COMPLEX4
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_complex4", value: 0x2d3 },
+        PredefinedHandle { kind: HandleKind::Datatype, symbol: c"ompi_mpi_complex4", value: 0x2d3 },
         // MPI_COMPLEX8
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_complex8", value: 0x2db },
+        PredefinedHandle { kind: HandleKind::Datatype, symbol: c"ompi_mpi_complex8", value: 0x2db },
         // MPI_COMPLEX16
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_complex16", value: 0x2e3 },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_complex16",
+            value: 0x2e3
+        },
         // MPI_COMPLEX32
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_complex32", value: 0x2eb },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_complex32",
+            value: 0x2eb
+        },
         // MPI_DOUBLE_COMPLEX
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_dblcplex", value: 0x21d },
+        PredefinedHandle { kind: HandleKind::Datatype, symbol: c"ompi_mpi_dblcplex", value: 0x21d },
         // MPI_2REAL
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_2real", value: 0x230 },
+        PredefinedHandle { kind: HandleKind::Datatype, symbol: c"ompi_mpi_2real", value: 0x230 },
         // MPI_2DOUBLE_PRECISION
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_2dblprec", value: 0x231 },
+        PredefinedHandle { kind: HandleKind::Datatype, symbol: c"ompi_mpi_2dblprec", value: 0x231 },
         // MPI_2INTEGER
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_2integer", value: 0x232 },
+        PredefinedHandle { kind: HandleKind::Datatype, symbol: c"ompi_mpi_2integer", value: 0x232 },
         // MPI_INT8_T
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_int8_t", value: 0x240 },
+        PredefinedHandle { kind: HandleKind::Datatype, symbol: c"ompi_mpi_int8_t", value: 0x240 },
         // MPI_UINT8_T
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_uint8_t", value: 0x241 },
+        PredefinedHandle { kind: HandleKind::Datatype, symbol: c"ompi_mpi_uint8_t", value: 0x241 },
         // MPI_INT16_T
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_int16_t", value: 0x248 },
+        PredefinedHandle { kind: HandleKind::Datatype, symbol: c"ompi_mpi_int16_t", value: 0x248 },
         // MPI_UINT16_T
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_uint16_t", value: 0x249 },
+        PredefinedHandle { kind: HandleKind::Datatype, symbol: c"ompi_mpi_uint16_t", value: 0x249 },
         // MPI_INT32_T
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_int32_t", value: 0x250 },
+        PredefinedHandle { kind: HandleKind::Datatype, symbol: c"ompi_mpi_int32_t", value: 0x250 },
         // MPI_UINT32_T
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_uint32_t", value: 0x251 },
+        PredefinedHandle { kind: HandleKind::Datatype, symbol: c"ompi_mpi_uint32_t", value: 0x251 },
         // MPI_INT64_T
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_int64_t", value: 0x258 },
+        PredefinedHandle { kind: HandleKind::Datatype, symbol: c"ompi_mpi_int64_t", value: 0x258 },
         // MPI_UINT64_T
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_uint64_t", value: 0x259 },
+        PredefinedHandle { kind: HandleKind::Datatype, symbol: c"ompi_mpi_uint64_t", value: 0x259 },
         // MPI_AINT
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_aint", value: 0x201 },
+        PredefinedHandle { kind: HandleKind::Datatype, symbol: c"ompi_mpi_aint", value: 0x201 },
         // MPI_OFFSET
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_offset", value: 0x203 },
+        PredefinedHandle { kind: HandleKind::Datatype, symbol: c"ompi_mpi_offset", value: 0x203 },
         // MPI_C_BOOL
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_c_bool", value: 0x238 },
+        PredefinedHandle { kind: HandleKind::Datatype, symbol: c"ompi_mpi_c_bool", value: 0x238 },
         // MPI_C_FLOAT_COMPLEX
-        Predefined {
+        PredefinedHandle {
             kind: HandleKind::Datatype,
             symbol: c"ompi_mpi_c_float_complex",
             value: 0x212
         },
         // MPI_C_DOUBLE_COMPLEX
-        Predefined {
+        PredefinedHandle {
             kind: HandleKind::Datatype,
             symbol: c"ompi_mpi_c_double_complex",
             value: 0x216
         },
         // MPI_C_LONG_DOUBLE_COMPLEX
-        Predefined {
+        PredefinedHandle {
             kind: HandleKind::Datatype,
             symbol: c"ompi_mpi_c_long_double_complex",
             value: 0x224
         },
         // MPI_CXX_BOOL
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_cxx_bool", value: 0x239 },
+        PredefinedHandle { kind: HandleKind::Datatype, symbol: c"ompi_mpi_cxx_bool", value: 0x239 },
         // MPI_CXX_FLOAT_COMPLEX
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_cxx_cplex", value: 0x213 },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_cxx_cplex",
+            value: 0x213
+        },
         // MPI_CXX_DOUBLE_COMPLEX
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_cxx_dblcplex", value: 0x217 },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_cxx_dblcplex",
+            value: 0x217
+        },
         // MPI_CXX_LONG_DOUBLE_COMPLEX
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_cxx_ldblcplex", value: 0x225 },
+        PredefinedHandle {
+            kind: HandleKind::Datatype,
+            symbol: c"ompi_mpi_cxx_ldblcplex",
+            value: 0x225
+        },
         // MPI_COUNT
-        Predefined { kind: HandleKind::Datatype, symbol: c"ompi_mpi_count", value: 0x202 },
+        PredefinedHandle { kind: HandleKind::Datatype, symbol: c"ompi_mpi_count", value: 0x202 },
         // MPI_OP_NULL
-        Predefined { kind: HandleKind::Op, symbol: c"ompi_mpi_op_null", value: 0x20 },
-        Predefined { kind: HandleKind::Op, symbol: c"ompi_mpi_op_max", value: 0x23 }, // MPI_MAX
-        Predefined { kind: HandleKind::Op, symbol: c"ompi_mpi_op_min", value: 0x22 }, // MPI_MIN
-        Predefined { kind: HandleKind::Op, symbol: c"ompi_mpi_op_sum", value: 0x21 }, // MPI_SUM
-        Predefined { kind: HandleKind::Op, symbol: c"ompi_mpi_op_prod", value: 0x24 }, // MPI_PROD
-        Predefined { kind: HandleKind::Op, symbol: c"ompi_mpi_op_land", value: 0x30 }, // MPI_LAND
-        Predefined { kind: HandleKind::Op, symbol: c"ompi_mpi_op_band", value: 0x28 }, // MPI_BAND
-        Predefined { kind: HandleKind::Op, symbol: c"ompi_mpi_op_lor", value: 0x31 }, // MPI_LOR
-        Predefined { kind: HandleKind::Op, symbol: c"ompi_mpi_op_bor", value: 0x29 }, // MPI_BOR
-        Predefined { kind: HandleKind::Op, symbol: c"ompi_mpi_op_lxor", value: 0x32 }, // MPI_LXOR
-        Predefined { kind: HandleKind::Op, symbol: c"ompi_mpi_op_bxor", value: 0x2a }, // MPI_BXOR
+        PredefinedHandle { kind: HandleKind::Op, symbol: c"ompi_mpi_op_null", value: 0x20 },
+        // MPI_MAX
+        PredefinedHandle { kind: HandleKind::Op, symbol: c"ompi_mpi_op_max", value: 0x23 },
+        // MPI_MIN
+        PredefinedHandle { kind: HandleKind::Op, symbol: c"ompi_mpi_op_min", value: 0x22 },
+        // MPI_SUM
+        PredefinedHandle { kind: HandleKind::Op, symbol: c"ompi_mpi_op_sum", value: 0x21 },
+        // MPI_PROD
+        PredefinedHandle { kind: HandleKind::Op, symbol: c"ompi_mpi_op_prod", value: 0x24 },
+        // MPI_LAND
+        PredefinedHandle { kind: HandleKind::Op, symbol: c"ompi_mpi_op_land", value: 0x30 },
+        // MPI_BAND
+        PredefinedHandle { kind: HandleKind::Op, symbol: c"ompi_mpi_op_band", value: 0x28 },
+        // MPI_LOR
+        PredefinedHandle { kind: HandleKind::Op, symbol: c"ompi_mpi_op_lor", value: 0x31 },
+        // MPI_BOR
+        PredefinedHandle { kind: HandleKind::Op, symbol: c"ompi_mpi_op_bor", value: 0x29 },
+        // MPI_LXOR
+        PredefinedHandle { kind: HandleKind::Op, symbol: c"ompi_mpi_op_lxor", value: 0x32 },
+        // MPI_BXOR
+        PredefinedHandle { kind: HandleKind::Op, symbol: c"ompi_mpi_op_bxor", value: 0x2a },
         // MPI_MAXLOC
-        Predefined { kind: HandleKind::Op, symbol: c"ompi_mpi_op_maxloc", value: 0x39 },
+        PredefinedHandle { kind: HandleKind::Op, symbol: c"ompi_mpi_op_maxloc", value: 0x39 },
         // MPI_MINLOC
-        Predefined { kind: HandleKind::Op, symbol: c"ompi_mpi_op_minloc", value: 0x38 },
+        PredefinedHandle { kind: HandleKind::Op, symbol: c"ompi_mpi_op_minloc", value: 0x38 },
         // MPI_REPLACE
-        Predefined { kind: HandleKind::Op, symbol: c"ompi_mpi_op_replace", value: 0x3c },
-        Predefined { kind: HandleKind::Op, symbol: c"ompi_mpi_op_no_op", value: 0x3d }, // MPI_NO_OP
+        PredefinedHandle { kind: HandleKind::Op, symbol: c"ompi_mpi_op_replace", value: 0x3c },
+        // MPI_NO_OP
+        PredefinedHandle { kind: HandleKind::Op, symbol: c"ompi_mpi_op_no_op", value: 0x3d },
         // MPI_ERRHANDLER_NULL
-        Predefined {
+        PredefinedHandle {
             kind: HandleKind::Errhandler,
             symbol: c"ompi_mpi_errhandler_null",
             value: 0x140
         },
         // MPI_ERRORS_ARE_FATAL
-        Predefined {
+        PredefinedHandle {
             kind: HandleKind::Errhandler,
             symbol: c"ompi_mpi_errors_are_fatal",
             value: 0x141
         },
         // MPI_ERRORS_ABORT
-        Predefined { kind: HandleKind::Errhandler, symbol: c"ompi_mpi_errors_abort", value: 0x142 },
+        PredefinedHandle {
+            kind: HandleKind::Errhandler,
+            symbol: c"ompi_mpi_errors_abort",
+            value: 0x142
+        },
         // MPI_ERRORS_RETURN
-        Predefined {
+        PredefinedHandle {
             kind: HandleKind::Errhandler,
             symbol: c"ompi_mpi_errors_return",
             value: 0x143
         },
         // MPI_INFO_NULL
-        Predefined { kind: HandleKind::Info, symbol: c"ompi_mpi_info_null", value: 0x130 },
+        PredefinedHandle { kind: HandleKind::Info, symbol: c"ompi_mpi_info_null", value: 0x130 },
         // MPI_INFO_ENV
-        Predefined { kind: HandleKind::Info, symbol: c"ompi_mpi_info_env", value: 0x131 },
+        PredefinedHandle { kind: HandleKind::Info, symbol: c"ompi_mpi_info_env", value: 0x131 },
         // MPI_MESSAGE_NULL
-        Predefined { kind: HandleKind::Message, symbol: c"ompi_message_null", value: 0x128 },
+        PredefinedHandle { kind: HandleKind::Message, symbol: c"ompi_message_null", value: 0x128 },
         // MPI_MESSAGE_NO_PROC
-        Predefined { kind: HandleKind::Message, symbol: c"ompi_message_no_proc", value: 0x129 },
+        PredefinedHandle {
+            kind: HandleKind::Message,
+            symbol: c"ompi_message_no_proc",
+            value: 0x129
+        },
         // MPI_WIN_NULL
-        Predefined { kind: HandleKind::Win, symbol: c"ompi_mpi_win_null", value: 0x110 },
+        PredefinedHandle { kind: HandleKind::Win, symbol: c"ompi_mpi_win_null", value: 0x110 },
         // MPI_FILE_NULL
-        Predefined { kind: HandleKind::File, symbol: c"ompi_mpi_file_null", value: 0x118 },
+        PredefinedHandle { kind: HandleKind::File, symbol: c"ompi_mpi_file_null", value: 0x118 },
         // MPI_SESSION_NULL
-        Predefined { kind: HandleKind::Session, symbol: c"ompi_mpi_instance_null", value: 0x120 },
+        PredefinedHandle {
+            kind: HandleKind::Session,
+            symbol: c"ompi_mpi_instance_null",
+            value: 0x120
+        },
     ],
     values: [
         &[(-1, -1), (-2, -3), (-4, -4)],
@@ -869,11 +1228,11 @@ pub static STANDARD: Abi = Abi {
         &[(0, 321), (1, 322)],
     ],
     pointers: [
-        &[(1, Value::Constant(1))],
-        &[(0, Value::Constant(0))],
-        &[(0, Value::Constant(0))],
-        &[(2, Value::Constant(10)), (3, Value::Constant(11))],
-        &[(-1, Value::Constant(1))],
+        &[(1, ConstantValue::Constant(1))],
+        &[(0, ConstantValue::Constant(0))],
+        &[(0, ConstantValue::Constant(0))],
+        &[(2, ConstantValue::Constant(10)), (3, ConstantValue::Constant(11))],
+        &[(-1, ConstantValue::Constant(1))],
     ],
     limits: &[
         ("MPI_MAX_PROCESSOR_NAME", 256, 256),

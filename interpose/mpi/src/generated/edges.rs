@@ -35,7 +35,12 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_errorclass = Integers::<E>::new(Domain::ErrorCode, errorclass, 1, Way::Out);
+            let mut v_errorclass = Integers::<E>::new(
+                Domain::ErrorCode,
+                errorclass,
+                1,
+                Direction::Out
+            );
             let callee: unsafe extern "C" fn(*mut u8) -> c_int = core::mem::transmute(E::callee(1));
             let result = callee(v_errorclass.place());
             if E::is_void(result) {
@@ -43,7 +48,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_errorclass.give_back(is_success);
+            v_errorclass.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -56,7 +61,12 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_errorclass = value::<E>(Domain::ErrorCode, errorclass);
-            let mut v_errorcode = Integers::<E>::new(Domain::ErrorCode, errorcode, 1, Way::Out);
+            let mut v_errorcode = Integers::<E>::new(
+                Domain::ErrorCode,
+                errorcode,
+                1,
+                Direction::Out
+            );
             let callee: unsafe extern "C" fn(
                 c_int,
                 *mut u8
@@ -67,7 +77,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_errorcode.give_back(is_success);
+            v_errorcode.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -102,7 +112,12 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_errorcode = value::<E>(Domain::ErrorCode, errorcode);
-            let mut v_errorclass = Integers::<E>::new(Domain::ErrorCode, errorclass, 1, Way::Out);
+            let mut v_errorclass = Integers::<E>::new(
+                Domain::ErrorCode,
+                errorclass,
+                1,
+                Direction::Out
+            );
             let callee: unsafe extern "C" fn(
                 c_int,
                 *mut u8
@@ -113,7 +128,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_errorclass.give_back(is_success);
+            v_errorclass.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -280,7 +295,12 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_required = value::<E>(Domain::ThreadLevel, required);
-            let mut v_provided = Integers::<E>::new(Domain::ThreadLevel, provided, 1, Way::Out);
+            let mut v_provided = Integers::<E>::new(
+                Domain::ThreadLevel,
+                provided,
+                1,
+                Direction::Out
+            );
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -293,7 +313,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_provided.give_back(is_success);
+            v_provided.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -334,7 +354,12 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_provided = Integers::<E>::new(Domain::ThreadLevel, provided, 1, Way::Out);
+            let mut v_provided = Integers::<E>::new(
+                Domain::ThreadLevel,
+                provided,
+                1,
+                Direction::Out
+            );
             let callee: unsafe extern "C" fn(*mut u8) -> c_int = core::mem::transmute(
                 E::callee(16)
             );
@@ -344,7 +369,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_provided.give_back(is_success);
+            v_provided.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -511,7 +536,7 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(*mut u8) -> c_int = core::mem::transmute(
                 E::callee(30)
             );
@@ -521,7 +546,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -643,7 +668,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(u64, *mut u8) -> c_int = core::mem::transmute(
                 E::callee(36)
             );
@@ -653,7 +678,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -778,7 +803,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_session = E::handle(HandleKind::Session, session);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(u64, *mut u8) -> c_int = core::mem::transmute(
                 E::callee(42)
             );
@@ -788,7 +813,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -900,7 +925,7 @@ mod procedures {
             let v_dest = value::<E>(Domain::Rank, dest);
             let v_tag = value::<E>(Domain::Tag, tag);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -916,7 +941,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -933,8 +958,13 @@ mod procedures {
             let _guard = E::guard();
             let v_buf = pointer::<E>(Pointer::Buffer, buf);
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_message = Handles::<E>::new(HandleKind::Message, message, 1, Way::InOut);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_message = Handles::<E>::new(
+                HandleKind::Message,
+                message,
+                1,
+                Direction::InOut
+            );
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -948,8 +978,8 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_message.give_back(is_success);
-            v_request.give_back(is_success);
+            v_message.convert_results(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -971,7 +1001,7 @@ mod procedures {
             let v_source = value::<E>(Domain::Rank, source);
             let v_tag = value::<E>(Domain::Tag, tag);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -995,7 +1025,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -1017,7 +1047,7 @@ mod procedures {
             let v_dest = value::<E>(Domain::Rank, dest);
             let v_tag = value::<E>(Domain::Tag, tag);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -1033,7 +1063,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -1055,7 +1085,7 @@ mod procedures {
             let v_dest = value::<E>(Domain::Rank, dest);
             let v_tag = value::<E>(Domain::Tag, tag);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -1071,7 +1101,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -1102,7 +1132,7 @@ mod procedures {
             let v_source = value::<E>(Domain::Rank, source);
             let v_recvtag = value::<E>(Domain::Tag, recvtag);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -1136,7 +1166,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -1162,7 +1192,7 @@ mod procedures {
             let v_source = value::<E>(Domain::Rank, source);
             let v_recvtag = value::<E>(Domain::Tag, recvtag);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -1190,7 +1220,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -1212,7 +1242,7 @@ mod procedures {
             let v_dest = value::<E>(Domain::Rank, dest);
             let v_tag = value::<E>(Domain::Tag, tag);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -1228,7 +1258,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -1245,8 +1275,13 @@ mod procedures {
             let _guard = E::guard();
             let v_buf = pointer::<E>(Pointer::Buffer, buf);
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_message = Handles::<E>::new(HandleKind::Message, message, 1, Way::InOut);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Way::Out);
+            let mut v_message = Handles::<E>::new(
+                HandleKind::Message,
+                message,
+                1,
+                Direction::InOut
+            );
+            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -1260,8 +1295,8 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_message.give_back(is_success);
-            v_status.give_back(is_success);
+            v_message.convert_results(is_success);
+            v_status.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -1283,7 +1318,7 @@ mod procedures {
             let v_source = value::<E>(Domain::Rank, source);
             let v_tag = value::<E>(Domain::Tag, tag);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Way::Out);
+            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -1307,7 +1342,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_status.give_back(is_success);
+            v_status.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -1406,7 +1441,7 @@ mod procedures {
             let v_source = value::<E>(Domain::Rank, source);
             let v_recvtag = value::<E>(Domain::Tag, recvtag);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Way::Out);
+            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -1440,7 +1475,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_status.give_back(is_success);
+            v_status.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -1466,7 +1501,7 @@ mod procedures {
             let v_source = value::<E>(Domain::Rank, source);
             let v_recvtag = value::<E>(Domain::Tag, recvtag);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Way::Out);
+            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -1494,7 +1529,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_status.give_back(is_success);
+            v_status.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -1537,7 +1572,12 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::InOut);
+            let mut v_request = Handles::<E>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::InOut
+            );
             let callee: unsafe extern "C" fn(*mut u8) -> c_int = core::mem::transmute(
                 E::callee(62)
             );
@@ -1547,7 +1587,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -1563,7 +1603,7 @@ mod procedures {
                 HandleKind::Request,
                 array_of_requests,
                 number(count),
-                Way::InOut
+                Direction::InOut
             );
             let callee: unsafe extern "C" fn(
                 c_int,
@@ -1575,7 +1615,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_array_of_requests.give_back(is_success);
+            v_array_of_requests.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -1597,7 +1637,7 @@ mod procedures {
             let v_dest = value::<E>(Domain::Rank, dest);
             let v_tag = value::<E>(Domain::Tag, tag);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -1613,7 +1653,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -1635,7 +1675,7 @@ mod procedures {
             let v_source = value::<E>(Domain::Rank, source);
             let v_tag = value::<E>(Domain::Tag, tag);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -1659,7 +1699,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -1681,7 +1721,7 @@ mod procedures {
             let v_dest = value::<E>(Domain::Rank, dest);
             let v_tag = value::<E>(Domain::Tag, tag);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -1697,7 +1737,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -1719,7 +1759,7 @@ mod procedures {
             let v_dest = value::<E>(Domain::Rank, dest);
             let v_tag = value::<E>(Domain::Tag, tag);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -1735,7 +1775,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -1757,7 +1797,7 @@ mod procedures {
             let v_dest = value::<E>(Domain::Rank, dest);
             let v_tag = value::<E>(Domain::Tag, tag);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -1773,7 +1813,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -1888,7 +1928,7 @@ mod procedures {
             let v_tag = value::<E>(Domain::Tag, tag);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -1916,7 +1956,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -1941,7 +1981,7 @@ mod procedures {
             let v_tag = value::<E>(Domain::Tag, tag);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -1969,7 +2009,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -1978,7 +2018,12 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::InOut);
+            let mut v_request = Handles::<E>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::InOut
+            );
             let callee: unsafe extern "C" fn(*mut u8) -> c_int = core::mem::transmute(
                 E::callee(75)
             );
@@ -1988,7 +2033,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -2019,7 +2064,7 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -2033,7 +2078,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -2047,7 +2092,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_request = E::handle(HandleKind::Request, request);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Way::Out);
+            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -2059,7 +2104,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_status.give_back(is_success);
+            v_status.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -2077,13 +2122,13 @@ mod procedures {
                 HandleKind::Request,
                 array_of_requests,
                 number(count),
-                Way::In
+                Direction::In
             );
             let mut v_array_of_statuses = Statuses::<E>::new(
                 Pointer::Statuses,
                 array_of_statuses,
                 number(count),
-                Way::Out
+                Direction::Out
             );
             let callee: unsafe extern "C" fn(
                 c_int,
@@ -2102,7 +2147,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_array_of_statuses.give_back(is_success);
+            v_array_of_statuses.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -2121,9 +2166,9 @@ mod procedures {
                 HandleKind::Request,
                 array_of_requests,
                 number(count),
-                Way::In
+                Direction::In
             );
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Way::Out);
+            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 c_int,
                 *mut u8,
@@ -2137,7 +2182,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_status.give_back(is_success);
+            v_status.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -2156,13 +2201,13 @@ mod procedures {
                 HandleKind::Request,
                 array_of_requests,
                 number(incount),
-                Way::In
+                Direction::In
             );
             let mut v_array_of_statuses = Statuses::<E>::new(
                 Pointer::Statuses,
                 array_of_statuses,
                 number(incount),
-                Way::Out
+                Direction::Out
             );
             let callee: unsafe extern "C" fn(
                 c_int,
@@ -2183,7 +2228,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_array_of_statuses.give_back(is_success);
+            v_array_of_statuses.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -2201,13 +2246,13 @@ mod procedures {
                 HandleKind::Request,
                 array_of_requests,
                 number(count),
-                Way::InOut
+                Direction::InOut
             );
             let mut v_array_of_statuses = Statuses::<E>::new(
                 Pointer::Statuses,
                 array_of_statuses,
                 number(count),
-                Way::Out
+                Direction::Out
             );
             let callee: unsafe extern "C" fn(
                 c_int,
@@ -2226,8 +2271,8 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_array_of_requests.give_back(is_success);
-            v_array_of_statuses.give_back(is_success);
+            v_array_of_requests.convert_results(is_success);
+            v_array_of_statuses.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -2246,9 +2291,9 @@ mod procedures {
                 HandleKind::Request,
                 array_of_requests,
                 number(count),
-                Way::InOut
+                Direction::InOut
             );
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Way::Out);
+            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 c_int,
                 *mut u8,
@@ -2262,8 +2307,8 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_array_of_requests.give_back(is_success);
-            v_status.give_back(is_success);
+            v_array_of_requests.convert_results(is_success);
+            v_status.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -2276,8 +2321,13 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::InOut);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::InOut
+            );
+            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -2289,8 +2339,8 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
-            v_status.give_back(is_success);
+            v_request.convert_results(is_success);
+            v_status.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -2309,13 +2359,13 @@ mod procedures {
                 HandleKind::Request,
                 array_of_requests,
                 number(incount),
-                Way::InOut
+                Direction::InOut
             );
             let mut v_array_of_statuses = Statuses::<E>::new(
                 Pointer::Statuses,
                 array_of_statuses,
                 number(incount),
-                Way::Out
+                Direction::Out
             );
             let callee: unsafe extern "C" fn(
                 c_int,
@@ -2336,8 +2386,8 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_array_of_requests.give_back(is_success);
-            v_array_of_statuses.give_back(is_success);
+            v_array_of_requests.convert_results(is_success);
+            v_array_of_statuses.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -2354,13 +2404,13 @@ mod procedures {
                 HandleKind::Request,
                 array_of_requests,
                 number(count),
-                Way::InOut
+                Direction::InOut
             );
             let mut v_array_of_statuses = Statuses::<E>::new(
                 Pointer::Statuses,
                 array_of_statuses,
                 number(count),
-                Way::Out
+                Direction::Out
             );
             let callee: unsafe extern "C" fn(
                 c_int,
@@ -2373,8 +2423,8 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_array_of_requests.give_back(is_success);
-            v_array_of_statuses.give_back(is_success);
+            v_array_of_requests.convert_results(is_success);
+            v_array_of_statuses.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -2392,9 +2442,9 @@ mod procedures {
                 HandleKind::Request,
                 array_of_requests,
                 number(count),
-                Way::InOut
+                Direction::InOut
             );
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Way::Out);
+            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 c_int,
                 *mut u8,
@@ -2407,8 +2457,8 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_array_of_requests.give_back(is_success);
-            v_status.give_back(is_success);
+            v_array_of_requests.convert_results(is_success);
+            v_status.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -2417,8 +2467,13 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::InOut);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::InOut
+            );
+            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8
@@ -2429,8 +2484,8 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
-            v_status.give_back(is_success);
+            v_request.convert_results(is_success);
+            v_status.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -2449,13 +2504,13 @@ mod procedures {
                 HandleKind::Request,
                 array_of_requests,
                 number(incount),
-                Way::InOut
+                Direction::InOut
             );
             let mut v_array_of_statuses = Statuses::<E>::new(
                 Pointer::Statuses,
                 array_of_statuses,
                 number(incount),
-                Way::Out
+                Direction::Out
             );
             let callee: unsafe extern "C" fn(
                 c_int,
@@ -2476,8 +2531,8 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_array_of_requests.give_back(is_success);
-            v_array_of_statuses.give_back(is_success);
+            v_array_of_requests.convert_results(is_success);
+            v_array_of_statuses.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -2496,8 +2551,8 @@ mod procedures {
             let v_source = value::<E>(Domain::Rank, source);
             let v_tag = value::<E>(Domain::Tag, tag);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_message = Handles::<E>::new(HandleKind::Message, message, 1, Way::Out);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Way::Out);
+            let mut v_message = Handles::<E>::new(HandleKind::Message, message, 1, Direction::Out);
+            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 c_int,
                 c_int,
@@ -2512,8 +2567,8 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_message.give_back(is_success);
-            v_status.give_back(is_success);
+            v_message.convert_results(is_success);
+            v_status.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -2531,7 +2586,7 @@ mod procedures {
             let v_source = value::<E>(Domain::Rank, source);
             let v_tag = value::<E>(Domain::Tag, tag);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Way::Out);
+            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 c_int,
                 c_int,
@@ -2545,7 +2600,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_status.give_back(is_success);
+            v_status.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -2563,8 +2618,8 @@ mod procedures {
             let v_source = value::<E>(Domain::Rank, source);
             let v_tag = value::<E>(Domain::Tag, tag);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_message = Handles::<E>::new(HandleKind::Message, message, 1, Way::Out);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Way::Out);
+            let mut v_message = Handles::<E>::new(HandleKind::Message, message, 1, Direction::Out);
+            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 c_int,
                 c_int,
@@ -2578,8 +2633,8 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_message.give_back(is_success);
-            v_status.give_back(is_success);
+            v_message.convert_results(is_success);
+            v_status.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -2596,7 +2651,7 @@ mod procedures {
             let v_source = value::<E>(Domain::Rank, source);
             let v_tag = value::<E>(Domain::Tag, tag);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Way::Out);
+            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 c_int,
                 c_int,
@@ -2609,7 +2664,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_status.give_back(is_success);
+            v_status.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -2623,7 +2678,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Way::In);
+            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::In);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 u64,
@@ -2648,7 +2703,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Way::In);
+            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::In);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 u64,
@@ -2673,7 +2728,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Way::In);
+            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::In);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 u64,
@@ -2696,7 +2751,7 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Way::InOut);
+            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::InOut);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int
@@ -2707,7 +2762,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_status.give_back(is_success);
+            v_status.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -2721,7 +2776,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Way::InOut);
+            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::InOut);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 u64,
@@ -2733,7 +2788,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_status.give_back(is_success);
+            v_status.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -2747,7 +2802,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Way::InOut);
+            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::InOut);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 u64,
@@ -2759,7 +2814,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_status.give_back(is_success);
+            v_status.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -2768,7 +2823,7 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Way::In);
+            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::In);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8
@@ -3624,13 +3679,13 @@ mod procedures {
                 HandleKind::Datatype,
                 sendtypes,
                 E::members(v_comm),
-                Way::In
+                Direction::In
             );
             let mut v_recvtypes = Handles::<E>::new(
                 HandleKind::Datatype,
                 recvtypes,
                 E::members(v_comm),
-                Way::In
+                Direction::In
             );
             let callee: unsafe extern "C" fn(
                 *mut u8,
@@ -3684,13 +3739,13 @@ mod procedures {
                 HandleKind::Datatype,
                 sendtypes,
                 E::members(v_comm),
-                Way::In
+                Direction::In
             );
             let mut v_recvtypes = Handles::<E>::new(
                 HandleKind::Datatype,
                 recvtypes,
                 E::members(v_comm),
-                Way::In
+                Direction::In
             );
             let callee: unsafe extern "C" fn(
                 *mut u8,
@@ -4458,13 +4513,13 @@ mod procedures {
                 HandleKind::Datatype,
                 sendtypes,
                 E::degrees(v_comm).1,
-                Way::In
+                Direction::In
             );
             let mut v_recvtypes = Handles::<E>::new(
                 HandleKind::Datatype,
                 recvtypes,
                 E::degrees(v_comm).0,
-                Way::In
+                Direction::In
             );
             let callee: unsafe extern "C" fn(
                 *mut u8,
@@ -4518,13 +4573,13 @@ mod procedures {
                 HandleKind::Datatype,
                 sendtypes,
                 E::degrees(v_comm).1,
-                Way::In
+                Direction::In
             );
             let mut v_recvtypes = Handles::<E>::new(
                 HandleKind::Datatype,
                 recvtypes,
                 E::degrees(v_comm).0,
-                Way::In
+                Direction::In
             );
             let callee: unsafe extern "C" fn(
                 *mut u8,
@@ -5051,7 +5106,7 @@ mod procedures {
             let v_recvbuf = pointer::<E>(Pointer::Buffer, recvbuf);
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -5077,7 +5132,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -5100,7 +5155,7 @@ mod procedures {
             let v_recvbuf = pointer::<E>(Pointer::Buffer, recvbuf);
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 i64,
@@ -5126,7 +5181,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -5150,7 +5205,7 @@ mod procedures {
             let v_recvbuf = pointer::<E>(Pointer::Buffer, recvbuf);
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -5178,7 +5233,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -5202,7 +5257,7 @@ mod procedures {
             let v_recvbuf = pointer::<E>(Pointer::Buffer, recvbuf);
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 i64,
@@ -5230,7 +5285,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -5252,7 +5307,7 @@ mod procedures {
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
             let v_op = E::handle(HandleKind::Op, op);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -5276,7 +5331,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -5298,7 +5353,7 @@ mod procedures {
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
             let v_op = E::handle(HandleKind::Op, op);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -5322,7 +5377,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -5345,7 +5400,7 @@ mod procedures {
             let v_recvbuf = pointer::<E>(Pointer::Buffer, recvbuf);
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -5371,7 +5426,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -5394,7 +5449,7 @@ mod procedures {
             let v_recvbuf = pointer::<E>(Pointer::Buffer, recvbuf);
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 i64,
@@ -5420,7 +5475,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -5445,7 +5500,7 @@ mod procedures {
             let v_recvbuf = pointer::<E>(Pointer::Buffer, recvbuf);
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -5475,7 +5530,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -5500,7 +5555,7 @@ mod procedures {
             let v_recvbuf = pointer::<E>(Pointer::Buffer, recvbuf);
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -5530,7 +5585,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -5557,15 +5612,15 @@ mod procedures {
                 HandleKind::Datatype,
                 sendtypes,
                 E::members(v_comm),
-                Way::In
+                Direction::In
             ).kept();
             let mut v_recvtypes = Handles::<E>::new(
                 HandleKind::Datatype,
                 recvtypes,
                 E::members(v_comm),
-                Way::In
+                Direction::In
             ).kept();
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -5595,7 +5650,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -5622,15 +5677,15 @@ mod procedures {
                 HandleKind::Datatype,
                 sendtypes,
                 E::members(v_comm),
-                Way::In
+                Direction::In
             ).kept();
             let mut v_recvtypes = Handles::<E>::new(
                 HandleKind::Datatype,
                 recvtypes,
                 E::members(v_comm),
-                Way::In
+                Direction::In
             ).kept();
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -5660,7 +5715,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -5670,7 +5725,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(u64, *mut u8) -> c_int = core::mem::transmute(
                 E::callee(168)
             );
@@ -5680,7 +5735,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -5700,7 +5755,7 @@ mod procedures {
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
             let v_root = value::<E>(Domain::Rank, root);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -5715,7 +5770,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -5735,7 +5790,7 @@ mod procedures {
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
             let v_root = value::<E>(Domain::Rank, root);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 i64,
@@ -5750,7 +5805,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -5772,7 +5827,7 @@ mod procedures {
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
             let v_op = E::handle(HandleKind::Op, op);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -5796,7 +5851,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -5818,7 +5873,7 @@ mod procedures {
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
             let v_op = E::handle(HandleKind::Op, op);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -5842,7 +5897,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -5867,7 +5922,7 @@ mod procedures {
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_root = value::<E>(Domain::Rank, root);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -5895,7 +5950,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -5920,7 +5975,7 @@ mod procedures {
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_root = value::<E>(Domain::Rank, root);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 i64,
@@ -5948,7 +6003,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -5974,7 +6029,7 @@ mod procedures {
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_root = value::<E>(Domain::Rank, root);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -6004,7 +6059,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -6030,7 +6085,7 @@ mod procedures {
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_root = value::<E>(Domain::Rank, root);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 i64,
@@ -6060,7 +6115,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -6083,7 +6138,7 @@ mod procedures {
             let v_recvbuf = pointer::<E>(Pointer::Buffer, recvbuf);
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -6109,7 +6164,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -6132,7 +6187,7 @@ mod procedures {
             let v_recvbuf = pointer::<E>(Pointer::Buffer, recvbuf);
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 i64,
@@ -6158,7 +6213,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -6182,7 +6237,7 @@ mod procedures {
             let v_recvbuf = pointer::<E>(Pointer::Buffer, recvbuf);
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -6210,7 +6265,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -6234,7 +6289,7 @@ mod procedures {
             let v_recvbuf = pointer::<E>(Pointer::Buffer, recvbuf);
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 i64,
@@ -6262,7 +6317,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -6285,7 +6340,7 @@ mod procedures {
             let v_recvbuf = pointer::<E>(Pointer::Buffer, recvbuf);
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -6311,7 +6366,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -6334,7 +6389,7 @@ mod procedures {
             let v_recvbuf = pointer::<E>(Pointer::Buffer, recvbuf);
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 i64,
@@ -6360,7 +6415,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -6385,7 +6440,7 @@ mod procedures {
             let v_recvbuf = pointer::<E>(Pointer::Buffer, recvbuf);
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -6415,7 +6470,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -6440,7 +6495,7 @@ mod procedures {
             let v_recvbuf = pointer::<E>(Pointer::Buffer, recvbuf);
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -6470,7 +6525,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -6497,15 +6552,15 @@ mod procedures {
                 HandleKind::Datatype,
                 sendtypes,
                 E::degrees(v_comm).1,
-                Way::In
+                Direction::In
             ).kept();
             let mut v_recvtypes = Handles::<E>::new(
                 HandleKind::Datatype,
                 recvtypes,
                 E::degrees(v_comm).0,
-                Way::In
+                Direction::In
             ).kept();
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -6535,7 +6590,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -6562,15 +6617,15 @@ mod procedures {
                 HandleKind::Datatype,
                 sendtypes,
                 E::degrees(v_comm).1,
-                Way::In
+                Direction::In
             ).kept();
             let mut v_recvtypes = Handles::<E>::new(
                 HandleKind::Datatype,
                 recvtypes,
                 E::degrees(v_comm).0,
-                Way::In
+                Direction::In
             ).kept();
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -6600,7 +6655,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -6624,7 +6679,7 @@ mod procedures {
             let v_op = E::handle(HandleKind::Op, op);
             let v_root = value::<E>(Domain::Rank, root);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -6650,7 +6705,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -6674,7 +6729,7 @@ mod procedures {
             let v_op = E::handle(HandleKind::Op, op);
             let v_root = value::<E>(Domain::Rank, root);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -6700,7 +6755,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -6722,7 +6777,7 @@ mod procedures {
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
             let v_op = E::handle(HandleKind::Op, op);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -6746,7 +6801,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -6768,7 +6823,7 @@ mod procedures {
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
             let v_op = E::handle(HandleKind::Op, op);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -6792,7 +6847,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -6814,7 +6869,7 @@ mod procedures {
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
             let v_op = E::handle(HandleKind::Op, op);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -6838,7 +6893,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -6860,7 +6915,7 @@ mod procedures {
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
             let v_op = E::handle(HandleKind::Op, op);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -6884,7 +6939,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -6906,7 +6961,7 @@ mod procedures {
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
             let v_op = E::handle(HandleKind::Op, op);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -6930,7 +6985,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -6952,7 +7007,7 @@ mod procedures {
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
             let v_op = E::handle(HandleKind::Op, op);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -6976,7 +7031,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -7001,7 +7056,7 @@ mod procedures {
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_root = value::<E>(Domain::Rank, root);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -7029,7 +7084,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -7054,7 +7109,7 @@ mod procedures {
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_root = value::<E>(Domain::Rank, root);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 i64,
@@ -7082,7 +7137,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -7108,7 +7163,7 @@ mod procedures {
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_root = value::<E>(Domain::Rank, root);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -7138,7 +7193,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -7164,7 +7219,7 @@ mod procedures {
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_root = value::<E>(Domain::Rank, root);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -7194,7 +7249,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -7219,7 +7274,7 @@ mod procedures {
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -7247,7 +7302,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -7272,7 +7327,7 @@ mod procedures {
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 i64,
@@ -7300,7 +7355,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -7326,7 +7381,7 @@ mod procedures {
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -7356,7 +7411,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -7382,7 +7437,7 @@ mod procedures {
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 i64,
@@ -7412,7 +7467,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -7436,7 +7491,7 @@ mod procedures {
             let v_op = E::handle(HandleKind::Op, op);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -7462,7 +7517,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -7486,7 +7541,7 @@ mod procedures {
             let v_op = E::handle(HandleKind::Op, op);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -7512,7 +7567,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -7537,7 +7592,7 @@ mod procedures {
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -7565,7 +7620,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -7590,7 +7645,7 @@ mod procedures {
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 i64,
@@ -7618,7 +7673,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -7645,7 +7700,7 @@ mod procedures {
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -7677,7 +7732,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -7704,7 +7759,7 @@ mod procedures {
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -7736,7 +7791,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -7765,15 +7820,15 @@ mod procedures {
                 HandleKind::Datatype,
                 sendtypes,
                 E::members(v_comm),
-                Way::In
+                Direction::In
             ).kept();
             let mut v_recvtypes = Handles::<E>::new(
                 HandleKind::Datatype,
                 recvtypes,
                 E::members(v_comm),
-                Way::In
+                Direction::In
             ).kept();
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -7805,7 +7860,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -7834,15 +7889,15 @@ mod procedures {
                 HandleKind::Datatype,
                 sendtypes,
                 E::members(v_comm),
-                Way::In
+                Direction::In
             ).kept();
             let mut v_recvtypes = Handles::<E>::new(
                 HandleKind::Datatype,
                 recvtypes,
                 E::members(v_comm),
-                Way::In
+                Direction::In
             ).kept();
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -7874,7 +7929,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -7889,7 +7944,7 @@ mod procedures {
             let _guard = E::guard();
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 u64,
@@ -7901,7 +7956,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -7923,7 +7978,7 @@ mod procedures {
             let v_root = value::<E>(Domain::Rank, root);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -7947,7 +8002,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -7969,7 +8024,7 @@ mod procedures {
             let v_root = value::<E>(Domain::Rank, root);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 i64,
@@ -7993,7 +8048,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -8017,7 +8072,7 @@ mod procedures {
             let v_op = E::handle(HandleKind::Op, op);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -8043,7 +8098,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -8067,7 +8122,7 @@ mod procedures {
             let v_op = E::handle(HandleKind::Op, op);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -8093,7 +8148,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -8120,7 +8175,7 @@ mod procedures {
             let v_root = value::<E>(Domain::Rank, root);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -8150,7 +8205,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -8177,7 +8232,7 @@ mod procedures {
             let v_root = value::<E>(Domain::Rank, root);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 i64,
@@ -8207,7 +8262,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -8235,7 +8290,7 @@ mod procedures {
             let v_root = value::<E>(Domain::Rank, root);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -8267,7 +8322,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -8295,7 +8350,7 @@ mod procedures {
             let v_root = value::<E>(Domain::Rank, root);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 i64,
@@ -8327,7 +8382,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -8352,7 +8407,7 @@ mod procedures {
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -8380,7 +8435,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -8405,7 +8460,7 @@ mod procedures {
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 i64,
@@ -8433,7 +8488,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -8459,7 +8514,7 @@ mod procedures {
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -8489,7 +8544,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -8515,7 +8570,7 @@ mod procedures {
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 i64,
@@ -8545,7 +8600,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -8570,7 +8625,7 @@ mod procedures {
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -8598,7 +8653,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -8623,7 +8678,7 @@ mod procedures {
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 i64,
@@ -8651,7 +8706,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -8678,7 +8733,7 @@ mod procedures {
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -8710,7 +8765,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -8737,7 +8792,7 @@ mod procedures {
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -8769,7 +8824,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -8798,15 +8853,15 @@ mod procedures {
                 HandleKind::Datatype,
                 sendtypes,
                 E::degrees(v_comm).1,
-                Way::In
+                Direction::In
             ).kept();
             let mut v_recvtypes = Handles::<E>::new(
                 HandleKind::Datatype,
                 recvtypes,
                 E::degrees(v_comm).0,
-                Way::In
+                Direction::In
             ).kept();
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -8838,7 +8893,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -8867,15 +8922,15 @@ mod procedures {
                 HandleKind::Datatype,
                 sendtypes,
                 E::degrees(v_comm).1,
-                Way::In
+                Direction::In
             ).kept();
             let mut v_recvtypes = Handles::<E>::new(
                 HandleKind::Datatype,
                 recvtypes,
                 E::degrees(v_comm).0,
-                Way::In
+                Direction::In
             ).kept();
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -8907,7 +8962,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -8933,7 +8988,7 @@ mod procedures {
             let v_root = value::<E>(Domain::Rank, root);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -8961,7 +9016,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -8987,7 +9042,7 @@ mod procedures {
             let v_root = value::<E>(Domain::Rank, root);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -9015,7 +9070,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -9039,7 +9094,7 @@ mod procedures {
             let v_op = E::handle(HandleKind::Op, op);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -9065,7 +9120,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -9089,7 +9144,7 @@ mod procedures {
             let v_op = E::handle(HandleKind::Op, op);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -9115,7 +9170,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -9139,7 +9194,7 @@ mod procedures {
             let v_op = E::handle(HandleKind::Op, op);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -9165,7 +9220,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -9189,7 +9244,7 @@ mod procedures {
             let v_op = E::handle(HandleKind::Op, op);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -9215,7 +9270,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -9239,7 +9294,7 @@ mod procedures {
             let v_op = E::handle(HandleKind::Op, op);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -9265,7 +9320,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -9289,7 +9344,7 @@ mod procedures {
             let v_op = E::handle(HandleKind::Op, op);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -9315,7 +9370,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -9342,7 +9397,7 @@ mod procedures {
             let v_root = value::<E>(Domain::Rank, root);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -9372,7 +9427,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -9399,7 +9454,7 @@ mod procedures {
             let v_root = value::<E>(Domain::Rank, root);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 i64,
@@ -9429,7 +9484,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -9457,7 +9512,7 @@ mod procedures {
             let v_root = value::<E>(Domain::Rank, root);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -9489,7 +9544,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -9517,7 +9572,7 @@ mod procedures {
             let v_root = value::<E>(Domain::Rank, root);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -9549,7 +9604,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -9566,7 +9621,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_comm_old = E::handle(HandleKind::Comm, comm_old);
-            let mut v_comm_cart = Handles::<E>::new(HandleKind::Comm, comm_cart, 1, Way::Out);
+            let mut v_comm_cart = Handles::<E>::new(HandleKind::Comm, comm_cart, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 c_int,
@@ -9581,7 +9636,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_comm_cart.give_back(is_success);
+            v_comm_cart.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -9595,7 +9650,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_newcomm = Handles::<E>::new(HandleKind::Comm, newcomm, 1, Way::Out);
+            let mut v_newcomm = Handles::<E>::new(HandleKind::Comm, newcomm, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -9607,7 +9662,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_newcomm.give_back(is_success);
+            v_newcomm.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -9624,7 +9679,7 @@ mod procedures {
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_group = E::handle(HandleKind::Group, group);
             let v_tag = value::<E>(Domain::Tag, tag);
-            let mut v_newcomm = Handles::<E>::new(HandleKind::Comm, newcomm, 1, Way::Out);
+            let mut v_newcomm = Handles::<E>::new(HandleKind::Comm, newcomm, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 u64,
@@ -9637,7 +9692,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_newcomm.give_back(is_success);
+            v_newcomm.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -9652,7 +9707,7 @@ mod procedures {
             let _guard = E::guard();
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_group = E::handle(HandleKind::Group, group);
-            let mut v_newcomm = Handles::<E>::new(HandleKind::Comm, newcomm, 1, Way::Out);
+            let mut v_newcomm = Handles::<E>::new(HandleKind::Comm, newcomm, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 u64,
@@ -9664,7 +9719,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_newcomm.give_back(is_success);
+            v_newcomm.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -9674,7 +9729,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_newcomm = Handles::<E>::new(HandleKind::Comm, newcomm, 1, Way::Out);
+            let mut v_newcomm = Handles::<E>::new(HandleKind::Comm, newcomm, 1, Direction::Out);
             let callee: unsafe extern "C" fn(u64, *mut u8) -> c_int = core::mem::transmute(
                 E::callee(246)
             );
@@ -9684,7 +9739,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_newcomm.give_back(is_success);
+            v_newcomm.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -9698,8 +9753,8 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_newcomm = Handles::<E>::new(HandleKind::Comm, newcomm, 1, Way::Out);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_newcomm = Handles::<E>::new(HandleKind::Comm, newcomm, 1, Direction::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -9711,8 +9766,8 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_newcomm.give_back(is_success);
-            v_request.give_back(is_success);
+            v_newcomm.convert_results(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -9727,7 +9782,7 @@ mod procedures {
             let _guard = E::guard();
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_newcomm = Handles::<E>::new(HandleKind::Comm, newcomm, 1, Way::Out);
+            let mut v_newcomm = Handles::<E>::new(HandleKind::Comm, newcomm, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 u64,
@@ -9739,7 +9794,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_newcomm.give_back(is_success);
+            v_newcomm.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -9755,8 +9810,8 @@ mod procedures {
             let _guard = E::guard();
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_newcomm = Handles::<E>::new(HandleKind::Comm, newcomm, 1, Way::Out);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_newcomm = Handles::<E>::new(HandleKind::Comm, newcomm, 1, Direction::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 u64,
@@ -9769,8 +9824,8 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_newcomm.give_back(is_success);
-            v_request.give_back(is_success);
+            v_newcomm.convert_results(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -9792,14 +9847,14 @@ mod procedures {
             let v_comm_old = E::handle(HandleKind::Comm, comm_old);
             let v_weights = pointer::<E>(Pointer::Weights, weights);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_nodes = Integers::<E>::new(Domain::Rank, nodes, number(n), Way::In);
+            let mut v_nodes = Integers::<E>::new(Domain::Rank, nodes, number(n), Direction::In);
             let mut v_targets = Integers::<E>::new(
                 Domain::Rank,
                 targets,
                 sum_of(degrees, number(n)),
-                Way::In
+                Direction::In
             );
-            let mut v_newcomm = Handles::<E>::new(HandleKind::Comm, newcomm, 1, Way::Out);
+            let mut v_newcomm = Handles::<E>::new(HandleKind::Comm, newcomm, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 c_int,
@@ -9827,7 +9882,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_newcomm.give_back(is_success);
+            v_newcomm.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -9855,19 +9910,19 @@ mod procedures {
                 Domain::Rank,
                 sources,
                 number(indegree),
-                Way::In
+                Direction::In
             );
             let mut v_destinations = Integers::<E>::new(
                 Domain::Rank,
                 destinations,
                 number(outdegree),
-                Way::In
+                Direction::In
             );
             let mut v_comm_dist_graph = Handles::<E>::new(
                 HandleKind::Comm,
                 comm_dist_graph,
                 1,
-                Way::Out
+                Direction::Out
             );
             let callee: unsafe extern "C" fn(
                 u64,
@@ -9898,7 +9953,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_comm_dist_graph.give_back(is_success);
+            v_comm_dist_graph.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -9913,7 +9968,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_newcomm = Handles::<E>::new(HandleKind::Comm, newcomm, 1, Way::Out);
+            let mut v_newcomm = Handles::<E>::new(HandleKind::Comm, newcomm, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 c_int,
@@ -9926,7 +9981,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_newcomm.give_back(is_success);
+            v_newcomm.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -9944,7 +9999,7 @@ mod procedures {
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_split_type = value::<E>(Domain::SplitType, split_type);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_newcomm = Handles::<E>::new(HandleKind::Comm, newcomm, 1, Way::Out);
+            let mut v_newcomm = Handles::<E>::new(HandleKind::Comm, newcomm, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 c_int,
@@ -9958,7 +10013,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_newcomm.give_back(is_success);
+            v_newcomm.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -9975,7 +10030,12 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_comm_old = E::handle(HandleKind::Comm, comm_old);
-            let mut v_comm_graph = Handles::<E>::new(HandleKind::Comm, comm_graph, 1, Way::Out);
+            let mut v_comm_graph = Handles::<E>::new(
+                HandleKind::Comm,
+                comm_graph,
+                1,
+                Direction::Out
+            );
             let callee: unsafe extern "C" fn(
                 u64,
                 c_int,
@@ -9990,7 +10050,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_comm_graph.give_back(is_success);
+            v_comm_graph.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -10011,7 +10071,12 @@ mod procedures {
             let v_bridge_comm = E::handle(HandleKind::Comm, bridge_comm);
             let v_remote_leader = value::<E>(Domain::Rank, remote_leader);
             let v_tag = value::<E>(Domain::Tag, tag);
-            let mut v_newintercomm = Handles::<E>::new(HandleKind::Comm, newintercomm, 1, Way::Out);
+            let mut v_newintercomm = Handles::<E>::new(
+                HandleKind::Comm,
+                newintercomm,
+                1,
+                Direction::Out
+            );
             let callee: unsafe extern "C" fn(
                 u64,
                 c_int,
@@ -10033,7 +10098,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_newintercomm.give_back(is_success);
+            v_newintercomm.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -10047,7 +10112,12 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_intercomm = E::handle(HandleKind::Comm, intercomm);
-            let mut v_newintracomm = Handles::<E>::new(HandleKind::Comm, newintracomm, 1, Way::Out);
+            let mut v_newintracomm = Handles::<E>::new(
+                HandleKind::Comm,
+                newintracomm,
+                1,
+                Direction::Out
+            );
             let callee: unsafe extern "C" fn(
                 u64,
                 c_int,
@@ -10059,7 +10129,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_newintracomm.give_back(is_success);
+            v_newintracomm.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -10074,7 +10144,7 @@ mod procedures {
             let _guard = E::guard();
             let v_comm1 = E::handle(HandleKind::Comm, comm1);
             let v_comm2 = E::handle(HandleKind::Comm, comm2);
-            let mut v_result = Integers::<E>::new(Domain::Comparison, result, 1, Way::Out);
+            let mut v_result = Integers::<E>::new(Domain::Comparison, result, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 u64,
@@ -10086,7 +10156,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_result.give_back(is_success);
+            v_result.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -10096,7 +10166,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_info_used = Handles::<E>::new(HandleKind::Info, info_used, 1, Way::Out);
+            let mut v_info_used = Handles::<E>::new(HandleKind::Info, info_used, 1, Direction::Out);
             let callee: unsafe extern "C" fn(u64, *mut u8) -> c_int = core::mem::transmute(
                 E::callee(258)
             );
@@ -10106,7 +10176,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_info_used.give_back(is_success);
+            v_info_used.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -10140,7 +10210,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_rank = Integers::<E>::new(Domain::Rank, rank, 1, Way::Out);
+            let mut v_rank = Integers::<E>::new(Domain::Rank, rank, 1, Direction::Out);
             let callee: unsafe extern "C" fn(u64, *mut u8) -> c_int = core::mem::transmute(
                 E::callee(260)
             );
@@ -10150,7 +10220,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_rank.give_back(is_success);
+            v_rank.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -10312,7 +10382,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_newrank = Integers::<E>::new(Domain::Rank, newrank, 1, Way::Out);
+            let mut v_newrank = Integers::<E>::new(Domain::Rank, newrank, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 c_int,
@@ -10326,7 +10396,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_newrank.give_back(is_success);
+            v_newrank.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -10340,7 +10410,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_rank = Integers::<E>::new(Domain::Rank, rank, 1, Way::Out);
+            let mut v_rank = Integers::<E>::new(Domain::Rank, rank, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -10352,7 +10422,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_rank.give_back(is_success);
+            v_rank.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -10368,8 +10438,13 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_rank_source = Integers::<E>::new(Domain::Rank, rank_source, 1, Way::Out);
-            let mut v_rank_dest = Integers::<E>::new(Domain::Rank, rank_dest, 1, Way::Out);
+            let mut v_rank_source = Integers::<E>::new(
+                Domain::Rank,
+                rank_source,
+                1,
+                Direction::Out
+            );
+            let mut v_rank_dest = Integers::<E>::new(Domain::Rank, rank_dest, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 c_int,
@@ -10389,8 +10464,8 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_rank_source.give_back(is_success);
-            v_rank_dest.give_back(is_success);
+            v_rank_source.convert_results(is_success);
+            v_rank_dest.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -10432,13 +10507,13 @@ mod procedures {
                 Domain::Rank,
                 sources,
                 number(maxindegree),
-                Way::Out
+                Direction::Out
             );
             let mut v_destinations = Integers::<E>::new(
                 Domain::Rank,
                 destinations,
                 number(maxoutdegree),
-                Way::Out
+                Direction::Out
             );
             let callee: unsafe extern "C" fn(
                 u64,
@@ -10463,8 +10538,8 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_sources.give_back(is_success);
-            v_destinations.give_back(is_success);
+            v_sources.convert_results(is_success);
+            v_destinations.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -10557,7 +10632,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_newrank = Integers::<E>::new(Domain::Rank, newrank, 1, Way::Out);
+            let mut v_newrank = Integers::<E>::new(Domain::Rank, newrank, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 c_int,
@@ -10571,7 +10646,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_newrank.give_back(is_success);
+            v_newrank.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -10616,7 +10691,7 @@ mod procedures {
                 Domain::Rank,
                 neighbors,
                 number(maxneighbors),
-                Way::Out
+                Direction::Out
             );
             let callee: unsafe extern "C" fn(
                 u64,
@@ -10630,7 +10705,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_neighbors.give_back(is_success);
+            v_neighbors.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -10664,7 +10739,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_status = Integers::<E>::new(Domain::Topology, status, 1, Way::Out);
+            let mut v_status = Integers::<E>::new(Domain::Topology, status, 1, Direction::Out);
             let callee: unsafe extern "C" fn(u64, *mut u8) -> c_int = core::mem::transmute(
                 E::callee(280)
             );
@@ -10674,7 +10749,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_status.give_back(is_success);
+            v_status.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -10684,7 +10759,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_group = Handles::<E>::new(HandleKind::Group, group, 1, Way::Out);
+            let mut v_group = Handles::<E>::new(HandleKind::Group, group, 1, Direction::Out);
             let callee: unsafe extern "C" fn(u64, *mut u8) -> c_int = core::mem::transmute(
                 E::callee(281)
             );
@@ -10694,7 +10769,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_group.give_back(is_success);
+            v_group.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -10704,7 +10779,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_group = Handles::<E>::new(HandleKind::Group, group, 1, Way::Out);
+            let mut v_group = Handles::<E>::new(HandleKind::Group, group, 1, Direction::Out);
             let callee: unsafe extern "C" fn(u64, *mut u8) -> c_int = core::mem::transmute(
                 E::callee(282)
             );
@@ -10714,7 +10789,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_group.give_back(is_success);
+            v_group.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -10729,7 +10804,7 @@ mod procedures {
             let _guard = E::guard();
             let v_group1 = E::handle(HandleKind::Group, group1);
             let v_group2 = E::handle(HandleKind::Group, group2);
-            let mut v_result = Integers::<E>::new(Domain::Comparison, result, 1, Way::Out);
+            let mut v_result = Integers::<E>::new(Domain::Comparison, result, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 u64,
@@ -10741,7 +10816,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_result.give_back(is_success);
+            v_result.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -10756,7 +10831,7 @@ mod procedures {
             let _guard = E::guard();
             let v_group1 = E::handle(HandleKind::Group, group1);
             let v_group2 = E::handle(HandleKind::Group, group2);
-            let mut v_newgroup = Handles::<E>::new(HandleKind::Group, newgroup, 1, Way::Out);
+            let mut v_newgroup = Handles::<E>::new(HandleKind::Group, newgroup, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 u64,
@@ -10768,7 +10843,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_newgroup.give_back(is_success);
+            v_newgroup.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -10783,8 +10858,8 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_group = E::handle(HandleKind::Group, group);
-            let mut v_ranks = Integers::<E>::new(Domain::Rank, ranks, number(n), Way::In);
-            let mut v_newgroup = Handles::<E>::new(HandleKind::Group, newgroup, 1, Way::Out);
+            let mut v_ranks = Integers::<E>::new(Domain::Rank, ranks, number(n), Direction::In);
+            let mut v_newgroup = Handles::<E>::new(HandleKind::Group, newgroup, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 c_int,
@@ -10797,7 +10872,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_newgroup.give_back(is_success);
+            v_newgroup.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -10812,8 +10887,8 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_group = E::handle(HandleKind::Group, group);
-            let mut v_ranks = Integers::<E>::new(Domain::Rank, ranks, number(n), Way::In);
-            let mut v_newgroup = Handles::<E>::new(HandleKind::Group, newgroup, 1, Way::Out);
+            let mut v_ranks = Integers::<E>::new(Domain::Rank, ranks, number(n), Direction::In);
+            let mut v_newgroup = Handles::<E>::new(HandleKind::Group, newgroup, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 c_int,
@@ -10826,7 +10901,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_newgroup.give_back(is_success);
+            v_newgroup.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -10841,7 +10916,7 @@ mod procedures {
             let _guard = E::guard();
             let v_group1 = E::handle(HandleKind::Group, group1);
             let v_group2 = E::handle(HandleKind::Group, group2);
-            let mut v_newgroup = Handles::<E>::new(HandleKind::Group, newgroup, 1, Way::Out);
+            let mut v_newgroup = Handles::<E>::new(HandleKind::Group, newgroup, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 u64,
@@ -10853,7 +10928,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_newgroup.give_back(is_success);
+            v_newgroup.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -10868,7 +10943,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_group = E::handle(HandleKind::Group, group);
-            let mut v_newgroup = Handles::<E>::new(HandleKind::Group, newgroup, 1, Way::Out);
+            let mut v_newgroup = Handles::<E>::new(HandleKind::Group, newgroup, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 c_int,
@@ -10881,7 +10956,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_newgroup.give_back(is_success);
+            v_newgroup.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -10896,7 +10971,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_group = E::handle(HandleKind::Group, group);
-            let mut v_newgroup = Handles::<E>::new(HandleKind::Group, newgroup, 1, Way::Out);
+            let mut v_newgroup = Handles::<E>::new(HandleKind::Group, newgroup, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 c_int,
@@ -10909,7 +10984,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_newgroup.give_back(is_success);
+            v_newgroup.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -10919,7 +10994,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_group = E::handle(HandleKind::Group, group);
-            let mut v_rank = Integers::<E>::new(Domain::Rank, rank, 1, Way::Out);
+            let mut v_rank = Integers::<E>::new(Domain::Rank, rank, 1, Direction::Out);
             let callee: unsafe extern "C" fn(u64, *mut u8) -> c_int = core::mem::transmute(
                 E::callee(290)
             );
@@ -10929,7 +11004,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_rank.give_back(is_success);
+            v_rank.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -10964,8 +11039,8 @@ mod procedures {
             let _guard = E::guard();
             let v_group1 = E::handle(HandleKind::Group, group1);
             let v_group2 = E::handle(HandleKind::Group, group2);
-            let mut v_ranks1 = Integers::<E>::new(Domain::Rank, ranks1, number(n), Way::In);
-            let mut v_ranks2 = Integers::<E>::new(Domain::Rank, ranks2, number(n), Way::Out);
+            let mut v_ranks1 = Integers::<E>::new(Domain::Rank, ranks1, number(n), Direction::In);
+            let mut v_ranks2 = Integers::<E>::new(Domain::Rank, ranks2, number(n), Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 c_int,
@@ -10979,7 +11054,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_ranks2.give_back(is_success);
+            v_ranks2.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -10994,7 +11069,7 @@ mod procedures {
             let _guard = E::guard();
             let v_group1 = E::handle(HandleKind::Group, group1);
             let v_group2 = E::handle(HandleKind::Group, group2);
-            let mut v_newgroup = Handles::<E>::new(HandleKind::Group, newgroup, 1, Way::Out);
+            let mut v_newgroup = Handles::<E>::new(HandleKind::Group, newgroup, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 u64,
@@ -11006,7 +11081,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_newgroup.give_back(is_success);
+            v_newgroup.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -11015,7 +11090,12 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_datatype = Handles::<E>::new(HandleKind::Datatype, datatype, 1, Way::InOut);
+            let mut v_datatype = Handles::<E>::new(
+                HandleKind::Datatype,
+                datatype,
+                1,
+                Direction::InOut
+            );
             let callee: unsafe extern "C" fn(*mut u8) -> c_int = core::mem::transmute(
                 E::callee(294)
             );
@@ -11025,7 +11105,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_datatype.give_back(is_success);
+            v_datatype.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -11039,7 +11119,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_oldtype = E::handle(HandleKind::Datatype, oldtype);
-            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Way::Out);
+            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 c_int,
                 u64,
@@ -11051,7 +11131,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_newtype.give_back(is_success);
+            v_newtype.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -11065,7 +11145,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_oldtype = E::handle(HandleKind::Datatype, oldtype);
-            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Way::Out);
+            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 i64,
                 u64,
@@ -11077,7 +11157,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_newtype.give_back(is_success);
+            v_newtype.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -11103,15 +11183,15 @@ mod procedures {
                 Domain::Distribution,
                 array_of_distribs,
                 number(ndims),
-                Way::In
+                Direction::In
             );
             let mut v_array_of_dargs = Integers::<E>::new(
                 Domain::DistributionArgument,
                 array_of_dargs,
                 number(ndims),
-                Way::In
+                Direction::In
             );
-            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Way::Out);
+            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 c_int,
                 c_int,
@@ -11141,7 +11221,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_newtype.give_back(is_success);
+            v_newtype.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -11167,15 +11247,15 @@ mod procedures {
                 Domain::Distribution,
                 array_of_distribs,
                 number(ndims),
-                Way::In
+                Direction::In
             );
             let mut v_array_of_dargs = Integers::<E>::new(
                 Domain::DistributionArgument,
                 array_of_dargs,
                 number(ndims),
-                Way::In
+                Direction::In
             );
-            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Way::Out);
+            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 c_int,
                 c_int,
@@ -11205,7 +11285,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_newtype.give_back(is_success);
+            v_newtype.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -11218,7 +11298,7 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Way::Out);
+            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 c_int,
                 c_int,
@@ -11230,7 +11310,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_newtype.give_back(is_success);
+            v_newtype.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -11242,7 +11322,7 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Way::Out);
+            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 c_int,
                 *mut u8
@@ -11253,7 +11333,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_newtype.give_back(is_success);
+            v_newtype.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -11266,7 +11346,7 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Way::Out);
+            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 c_int,
                 c_int,
@@ -11278,7 +11358,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_newtype.give_back(is_success);
+            v_newtype.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -11294,7 +11374,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_oldtype = E::handle(HandleKind::Datatype, oldtype);
-            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Way::Out);
+            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 c_int,
                 c_int,
@@ -11314,7 +11394,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_newtype.give_back(is_success);
+            v_newtype.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -11330,7 +11410,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_oldtype = E::handle(HandleKind::Datatype, oldtype);
-            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Way::Out);
+            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 i64,
                 i64,
@@ -11350,7 +11430,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_newtype.give_back(is_success);
+            v_newtype.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -11366,7 +11446,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_oldtype = E::handle(HandleKind::Datatype, oldtype);
-            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Way::Out);
+            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 c_int,
                 *mut u8,
@@ -11386,7 +11466,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_newtype.give_back(is_success);
+            v_newtype.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -11402,7 +11482,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_oldtype = E::handle(HandleKind::Datatype, oldtype);
-            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Way::Out);
+            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 i64,
                 *mut u8,
@@ -11422,7 +11502,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_newtype.give_back(is_success);
+            v_newtype.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -11438,7 +11518,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_oldtype = E::handle(HandleKind::Datatype, oldtype);
-            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Way::Out);
+            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 c_int,
                 c_int,
@@ -11452,7 +11532,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_newtype.give_back(is_success);
+            v_newtype.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -11468,7 +11548,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_oldtype = E::handle(HandleKind::Datatype, oldtype);
-            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Way::Out);
+            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 i64,
                 i64,
@@ -11482,7 +11562,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_newtype.give_back(is_success);
+            v_newtype.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -11498,7 +11578,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_oldtype = E::handle(HandleKind::Datatype, oldtype);
-            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Way::Out);
+            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 c_int,
                 c_int,
@@ -11518,7 +11598,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_newtype.give_back(is_success);
+            v_newtype.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -11534,7 +11614,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_oldtype = E::handle(HandleKind::Datatype, oldtype);
-            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Way::Out);
+            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 i64,
                 i64,
@@ -11554,7 +11634,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_newtype.give_back(is_success);
+            v_newtype.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -11573,9 +11653,9 @@ mod procedures {
                 HandleKind::Datatype,
                 array_of_types,
                 number(count),
-                Way::In
+                Direction::In
             );
-            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Way::Out);
+            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 c_int,
                 *mut u8,
@@ -11595,7 +11675,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_newtype.give_back(is_success);
+            v_newtype.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -11614,9 +11694,9 @@ mod procedures {
                 HandleKind::Datatype,
                 array_of_types,
                 number(count),
-                Way::In
+                Direction::In
             );
-            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Way::Out);
+            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 i64,
                 *mut u8,
@@ -11636,7 +11716,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_newtype.give_back(is_success);
+            v_newtype.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -11655,7 +11735,7 @@ mod procedures {
             let _guard = E::guard();
             let v_order = value::<E>(Domain::Order, order);
             let v_oldtype = E::handle(HandleKind::Datatype, oldtype);
-            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Way::Out);
+            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 c_int,
                 *mut u8,
@@ -11679,7 +11759,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_newtype.give_back(is_success);
+            v_newtype.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -11698,7 +11778,7 @@ mod procedures {
             let _guard = E::guard();
             let v_order = value::<E>(Domain::Order, order);
             let v_oldtype = E::handle(HandleKind::Datatype, oldtype);
-            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Way::Out);
+            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 c_int,
                 *mut u8,
@@ -11722,7 +11802,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_newtype.give_back(is_success);
+            v_newtype.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -11737,7 +11817,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_oldtype = E::handle(HandleKind::Datatype, oldtype);
-            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Way::Out);
+            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 isize,
@@ -11750,7 +11830,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_newtype.give_back(is_success);
+            v_newtype.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -11765,7 +11845,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_oldtype = E::handle(HandleKind::Datatype, oldtype);
-            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Way::Out);
+            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 i64,
@@ -11778,7 +11858,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_newtype.give_back(is_success);
+            v_newtype.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -11788,7 +11868,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Way::Out);
+            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Direction::Out);
             let callee: unsafe extern "C" fn(u64, *mut u8) -> c_int = core::mem::transmute(
                 E::callee(316)
             );
@@ -11798,7 +11878,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_newtype.give_back(is_success);
+            v_newtype.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -11820,7 +11900,7 @@ mod procedures {
                 HandleKind::Datatype,
                 array_of_datatypes,
                 number(max_datatypes),
-                Way::Out
+                Direction::Out
             );
             let callee: unsafe extern "C" fn(
                 u64,
@@ -11845,7 +11925,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_array_of_datatypes.give_back(is_success);
+            v_array_of_datatypes.convert_results(is_success);
             contents::<E>(v_datatype, array_of_integers, is_success, false, 319);
             E::outcome(result)
         }
@@ -11870,7 +11950,7 @@ mod procedures {
                 HandleKind::Datatype,
                 array_of_datatypes,
                 number(max_datatypes),
-                Way::Out
+                Direction::Out
             );
             let callee: unsafe extern "C" fn(
                 u64,
@@ -11899,7 +11979,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_array_of_datatypes.give_back(is_success);
+            v_array_of_datatypes.convert_results(is_success);
             contents::<E>(v_datatype, array_of_integers, is_success, true, 320);
             E::outcome(result)
         }
@@ -11916,7 +11996,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_combiner = Integers::<E>::new(Domain::Combiner, combiner, 1, Way::Out);
+            let mut v_combiner = Integers::<E>::new(Domain::Combiner, combiner, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -11936,7 +12016,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_combiner.give_back(is_success);
+            v_combiner.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -11953,7 +12033,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_combiner = Integers::<E>::new(Domain::Combiner, combiner, 1, Way::Out);
+            let mut v_combiner = Integers::<E>::new(Domain::Combiner, combiner, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -11975,7 +12055,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_combiner.give_back(is_success);
+            v_combiner.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -12111,7 +12191,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_oldtype = E::handle(HandleKind::Datatype, oldtype);
-            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Way::Out);
+            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 c_int,
                 *mut u8,
@@ -12131,7 +12211,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_newtype.give_back(is_success);
+            v_newtype.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -12147,7 +12227,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_oldtype = E::handle(HandleKind::Datatype, oldtype);
-            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Way::Out);
+            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 i64,
                 *mut u8,
@@ -12167,7 +12247,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_newtype.give_back(is_success);
+            v_newtype.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -12181,7 +12261,12 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_typeclass = value::<E>(Domain::TypeClass, typeclass);
-            let mut v_datatype = Handles::<E>::new(HandleKind::Datatype, datatype, 1, Way::Out);
+            let mut v_datatype = Handles::<E>::new(
+                HandleKind::Datatype,
+                datatype,
+                1,
+                Direction::Out
+            );
             let callee: unsafe extern "C" fn(
                 c_int,
                 c_int,
@@ -12193,7 +12278,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_datatype.give_back(is_success);
+            v_datatype.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -12266,7 +12351,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_oldtype = E::handle(HandleKind::Datatype, oldtype);
-            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Way::Out);
+            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 c_int,
                 c_int,
@@ -12280,7 +12365,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_newtype.give_back(is_success);
+            v_newtype.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -12296,7 +12381,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_oldtype = E::handle(HandleKind::Datatype, oldtype);
-            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Way::Out);
+            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 i64,
                 i64,
@@ -12310,7 +12395,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_newtype.give_back(is_success);
+            v_newtype.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -12344,7 +12429,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_oldtype = E::handle(HandleKind::Datatype, oldtype);
-            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Way::Out);
+            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 c_int,
                 *mut u8,
@@ -12364,7 +12449,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_newtype.give_back(is_success);
+            v_newtype.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -12380,7 +12465,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_oldtype = E::handle(HandleKind::Datatype, oldtype);
-            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Way::Out);
+            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 c_int,
                 c_int,
@@ -12394,7 +12479,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_newtype.give_back(is_success);
+            v_newtype.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -12431,9 +12516,9 @@ mod procedures {
                 HandleKind::Datatype,
                 array_of_types,
                 number(count),
-                Way::In
+                Direction::In
             );
-            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Way::Out);
+            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 c_int,
                 *mut u8,
@@ -12453,7 +12538,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_newtype.give_back(is_success);
+            v_newtype.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -12502,7 +12587,7 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_op = Handles::<E>::new(HandleKind::Op, op, 1, Way::Out);
+            let mut v_op = Handles::<E>::new(HandleKind::Op, op, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -12514,7 +12599,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_op.give_back(is_success);
+            v_op.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -12527,7 +12612,7 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_op = Handles::<E>::new(HandleKind::Op, op, 1, Way::Out);
+            let mut v_op = Handles::<E>::new(HandleKind::Op, op, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -12539,7 +12624,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_op.give_back(is_success);
+            v_op.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -12639,7 +12724,7 @@ mod procedures {
                 HandleKind::Errhandler,
                 errhandler,
                 1,
-                Way::Out
+                Direction::Out
             );
             let callee: unsafe extern "C" fn(
                 *mut u8,
@@ -12651,7 +12736,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_errhandler.give_back(is_success);
+            v_errhandler.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -12668,7 +12753,7 @@ mod procedures {
                 HandleKind::Errhandler,
                 errhandler,
                 1,
-                Way::Out
+                Direction::Out
             );
             let callee: unsafe extern "C" fn(u64, *mut u8) -> c_int = core::mem::transmute(
                 E::callee(347)
@@ -12679,7 +12764,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_errhandler.give_back(is_success);
+            v_errhandler.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -12714,7 +12799,7 @@ mod procedures {
                 HandleKind::Errhandler,
                 errhandler,
                 1,
-                Way::Out
+                Direction::Out
             );
             let callee: unsafe extern "C" fn(
                 *mut u8,
@@ -12726,7 +12811,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_errhandler.give_back(is_success);
+            v_errhandler.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -12740,7 +12825,7 @@ mod procedures {
                 HandleKind::Errhandler,
                 errhandler,
                 1,
-                Way::Out
+                Direction::Out
             );
             let callee: unsafe extern "C" fn(u64, *mut u8) -> c_int = core::mem::transmute(
                 E::callee(350)
@@ -12751,7 +12836,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_errhandler.give_back(is_success);
+            v_errhandler.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -12779,7 +12864,7 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_info = Handles::<E>::new(HandleKind::Info, info, 1, Way::Out);
+            let mut v_info = Handles::<E>::new(HandleKind::Info, info, 1, Direction::Out);
             let callee: unsafe extern "C" fn(*mut u8) -> c_int = core::mem::transmute(
                 E::callee(352)
             );
@@ -12789,7 +12874,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_info.give_back(is_success);
+            v_info.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -12802,7 +12887,7 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_info = Handles::<E>::new(HandleKind::Info, info, 1, Way::Out);
+            let mut v_info = Handles::<E>::new(HandleKind::Info, info, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 c_int,
                 *mut u8,
@@ -12814,7 +12899,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_info.give_back(is_success);
+            v_info.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -12842,7 +12927,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_newinfo = Handles::<E>::new(HandleKind::Info, newinfo, 1, Way::Out);
+            let mut v_newinfo = Handles::<E>::new(HandleKind::Info, newinfo, 1, Direction::Out);
             let callee: unsafe extern "C" fn(u64, *mut u8) -> c_int = core::mem::transmute(
                 E::callee(355)
             );
@@ -12852,7 +12937,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_newinfo.give_back(is_success);
+            v_newinfo.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -13014,7 +13099,12 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_comm_keyval = Integers::<E>::new(Domain::Keyval, comm_keyval, 1, Way::Out);
+            let mut v_comm_keyval = Integers::<E>::new(
+                Domain::Keyval,
+                comm_keyval,
+                1,
+                Direction::Out
+            );
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -13032,7 +13122,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_comm_keyval.give_back(is_success);
+            v_comm_keyval.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -13060,7 +13150,12 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_comm_keyval = Integers::<E>::new(Domain::Keyval, comm_keyval, 1, Way::InOut);
+            let mut v_comm_keyval = Integers::<E>::new(
+                Domain::Keyval,
+                comm_keyval,
+                1,
+                Direction::InOut
+            );
             let callee: unsafe extern "C" fn(*mut u8) -> c_int = core::mem::transmute(
                 E::callee(364)
             );
@@ -13070,7 +13165,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_comm_keyval.give_back(is_success);
+            v_comm_keyval.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -13136,7 +13231,12 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_type_keyval = Integers::<E>::new(Domain::Keyval, type_keyval, 1, Way::Out);
+            let mut v_type_keyval = Integers::<E>::new(
+                Domain::Keyval,
+                type_keyval,
+                1,
+                Direction::Out
+            );
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -13154,7 +13254,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_type_keyval.give_back(is_success);
+            v_type_keyval.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -13185,7 +13285,12 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_type_keyval = Integers::<E>::new(Domain::Keyval, type_keyval, 1, Way::InOut);
+            let mut v_type_keyval = Integers::<E>::new(
+                Domain::Keyval,
+                type_keyval,
+                1,
+                Direction::InOut
+            );
             let callee: unsafe extern "C" fn(*mut u8) -> c_int = core::mem::transmute(
                 E::callee(369)
             );
@@ -13195,7 +13300,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_type_keyval.give_back(is_success);
+            v_type_keyval.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -13332,7 +13437,7 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_keyval = Integers::<E>::new(Domain::Keyval, keyval, 1, Way::Out);
+            let mut v_keyval = Integers::<E>::new(Domain::Keyval, keyval, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -13345,7 +13450,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_keyval.give_back(is_success);
+            v_keyval.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -13354,7 +13459,7 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_keyval = Integers::<E>::new(Domain::Keyval, keyval, 1, Way::InOut);
+            let mut v_keyval = Integers::<E>::new(Domain::Keyval, keyval, 1, Direction::InOut);
             let callee: unsafe extern "C" fn(*mut u8) -> c_int = core::mem::transmute(
                 E::callee(376)
             );
@@ -13364,7 +13469,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_keyval.give_back(is_success);
+            v_keyval.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -13373,7 +13478,7 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_comm = Handles::<E>::new(HandleKind::Comm, comm, 1, Way::InOut);
+            let mut v_comm = Handles::<E>::new(HandleKind::Comm, comm, 1, Direction::InOut);
             let callee: unsafe extern "C" fn(*mut u8) -> c_int = core::mem::transmute(
                 E::callee(377)
             );
@@ -13383,7 +13488,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_comm.give_back(is_success);
+            v_comm.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -13392,7 +13497,7 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_comm = Handles::<E>::new(HandleKind::Comm, comm, 1, Way::InOut);
+            let mut v_comm = Handles::<E>::new(HandleKind::Comm, comm, 1, Direction::InOut);
             let callee: unsafe extern "C" fn(*mut u8) -> c_int = core::mem::transmute(
                 E::callee(378)
             );
@@ -13402,7 +13507,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_comm.give_back(is_success);
+            v_comm.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -13415,7 +13520,7 @@ mod procedures {
                 HandleKind::Errhandler,
                 errhandler,
                 1,
-                Way::InOut
+                Direction::InOut
             );
             let callee: unsafe extern "C" fn(*mut u8) -> c_int = core::mem::transmute(
                 E::callee(379)
@@ -13426,7 +13531,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_errhandler.give_back(is_success);
+            v_errhandler.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -13435,7 +13540,7 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_group = Handles::<E>::new(HandleKind::Group, group, 1, Way::InOut);
+            let mut v_group = Handles::<E>::new(HandleKind::Group, group, 1, Direction::InOut);
             let callee: unsafe extern "C" fn(*mut u8) -> c_int = core::mem::transmute(
                 E::callee(380)
             );
@@ -13445,7 +13550,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_group.give_back(is_success);
+            v_group.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -13454,7 +13559,7 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_info = Handles::<E>::new(HandleKind::Info, info, 1, Way::InOut);
+            let mut v_info = Handles::<E>::new(HandleKind::Info, info, 1, Direction::InOut);
             let callee: unsafe extern "C" fn(*mut u8) -> c_int = core::mem::transmute(
                 E::callee(381)
             );
@@ -13464,7 +13569,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_info.give_back(is_success);
+            v_info.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -13473,7 +13578,7 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_op = Handles::<E>::new(HandleKind::Op, op, 1, Way::InOut);
+            let mut v_op = Handles::<E>::new(HandleKind::Op, op, 1, Direction::InOut);
             let callee: unsafe extern "C" fn(*mut u8) -> c_int = core::mem::transmute(
                 E::callee(382)
             );
@@ -13483,7 +13588,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_op.give_back(is_success);
+            v_op.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -13492,7 +13597,12 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::InOut);
+            let mut v_request = Handles::<E>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::InOut
+            );
             let callee: unsafe extern "C" fn(*mut u8) -> c_int = core::mem::transmute(
                 E::callee(383)
             );
@@ -13502,7 +13612,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -13511,7 +13621,12 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_datatype = Handles::<E>::new(HandleKind::Datatype, datatype, 1, Way::InOut);
+            let mut v_datatype = Handles::<E>::new(
+                HandleKind::Datatype,
+                datatype,
+                1,
+                Direction::InOut
+            );
             let callee: unsafe extern "C" fn(*mut u8) -> c_int = core::mem::transmute(
                 E::callee(384)
             );
@@ -13521,7 +13636,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_datatype.give_back(is_success);
+            v_datatype.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -13849,7 +13964,7 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_info = Handles::<E>::new(HandleKind::Info, info, 1, Way::Out);
+            let mut v_info = Handles::<E>::new(HandleKind::Info, info, 1, Direction::Out);
             let callee: unsafe extern "C" fn(*mut u8) -> c_int = core::mem::transmute(
                 E::callee(413)
             );
@@ -13859,7 +13974,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_info.give_back(is_success);
+            v_info.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -14250,7 +14365,7 @@ mod procedures {
             let v_target_datatype = E::handle(HandleKind::Datatype, target_datatype);
             let v_op = E::handle(HandleKind::Op, op);
             let v_win = E::handle(HandleKind::Win, win);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -14280,7 +14395,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -14304,7 +14419,7 @@ mod procedures {
             let v_target_rank = value::<E>(Domain::Rank, target_rank);
             let v_target_datatype = E::handle(HandleKind::Datatype, target_datatype);
             let v_win = E::handle(HandleKind::Win, win);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -14332,7 +14447,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -14363,7 +14478,7 @@ mod procedures {
             let v_target_datatype = E::handle(HandleKind::Datatype, target_datatype);
             let v_op = E::handle(HandleKind::Op, op);
             let v_win = E::handle(HandleKind::Win, win);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -14399,7 +14514,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -14423,7 +14538,7 @@ mod procedures {
             let v_target_rank = value::<E>(Domain::Rank, target_rank);
             let v_target_datatype = E::handle(HandleKind::Datatype, target_datatype);
             let v_win = E::handle(HandleKind::Win, win);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -14451,7 +14566,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -14469,7 +14584,7 @@ mod procedures {
             let _guard = E::guard();
             let v_info = E::handle(HandleKind::Info, info);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_win = Handles::<E>::new(HandleKind::Win, win, 1, Way::Out);
+            let mut v_win = Handles::<E>::new(HandleKind::Win, win, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 isize,
                 c_int,
@@ -14484,7 +14599,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_win.give_back(is_success);
+            v_win.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -14502,7 +14617,7 @@ mod procedures {
             let _guard = E::guard();
             let v_info = E::handle(HandleKind::Info, info);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_win = Handles::<E>::new(HandleKind::Win, win, 1, Way::Out);
+            let mut v_win = Handles::<E>::new(HandleKind::Win, win, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 isize,
                 c_int,
@@ -14517,7 +14632,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_win.give_back(is_success);
+            v_win.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -14594,7 +14709,7 @@ mod procedures {
             let _guard = E::guard();
             let v_info = E::handle(HandleKind::Info, info);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_win = Handles::<E>::new(HandleKind::Win, win, 1, Way::Out);
+            let mut v_win = Handles::<E>::new(HandleKind::Win, win, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 isize,
@@ -14609,7 +14724,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_win.give_back(is_success);
+            v_win.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -14624,7 +14739,7 @@ mod procedures {
             let _guard = E::guard();
             let v_info = E::handle(HandleKind::Info, info);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_win = Handles::<E>::new(HandleKind::Win, win, 1, Way::Out);
+            let mut v_win = Handles::<E>::new(HandleKind::Win, win, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 u64,
@@ -14636,7 +14751,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_win.give_back(is_success);
+            v_win.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -14652,7 +14767,7 @@ mod procedures {
                 HandleKind::Errhandler,
                 errhandler,
                 1,
-                Way::Out
+                Direction::Out
             );
             let callee: unsafe extern "C" fn(
                 *mut u8,
@@ -14664,7 +14779,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_errhandler.give_back(is_success);
+            v_errhandler.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -14678,7 +14793,12 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_win_keyval = Integers::<E>::new(Domain::Keyval, win_keyval, 1, Way::Out);
+            let mut v_win_keyval = Integers::<E>::new(
+                Domain::Keyval,
+                win_keyval,
+                1,
+                Direction::Out
+            );
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -14696,7 +14816,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_win_keyval.give_back(is_success);
+            v_win_keyval.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -14831,7 +14951,7 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_win = Handles::<E>::new(HandleKind::Win, win, 1, Way::InOut);
+            let mut v_win = Handles::<E>::new(HandleKind::Win, win, 1, Direction::InOut);
             let callee: unsafe extern "C" fn(*mut u8) -> c_int = core::mem::transmute(
                 E::callee(443)
             );
@@ -14841,7 +14961,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_win.give_back(is_success);
+            v_win.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -14850,7 +14970,12 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_win_keyval = Integers::<E>::new(Domain::Keyval, win_keyval, 1, Way::InOut);
+            let mut v_win_keyval = Integers::<E>::new(
+                Domain::Keyval,
+                win_keyval,
+                1,
+                Direction::InOut
+            );
             let callee: unsafe extern "C" fn(*mut u8) -> c_int = core::mem::transmute(
                 E::callee(444)
             );
@@ -14860,7 +14985,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_win_keyval.give_back(is_success);
+            v_win_keyval.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -14904,7 +15029,7 @@ mod procedures {
                 HandleKind::Errhandler,
                 errhandler,
                 1,
-                Way::Out
+                Direction::Out
             );
             let callee: unsafe extern "C" fn(u64, *mut u8) -> c_int = core::mem::transmute(
                 E::callee(446)
@@ -14915,7 +15040,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_errhandler.give_back(is_success);
+            v_errhandler.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -14925,7 +15050,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_win = E::handle(HandleKind::Win, win);
-            let mut v_group = Handles::<E>::new(HandleKind::Group, group, 1, Way::Out);
+            let mut v_group = Handles::<E>::new(HandleKind::Group, group, 1, Direction::Out);
             let callee: unsafe extern "C" fn(u64, *mut u8) -> c_int = core::mem::transmute(
                 E::callee(447)
             );
@@ -14935,7 +15060,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_group.give_back(is_success);
+            v_group.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -14945,7 +15070,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_win = E::handle(HandleKind::Win, win);
-            let mut v_info_used = Handles::<E>::new(HandleKind::Info, info_used, 1, Way::Out);
+            let mut v_info_used = Handles::<E>::new(HandleKind::Info, info_used, 1, Direction::Out);
             let callee: unsafe extern "C" fn(u64, *mut u8) -> c_int = core::mem::transmute(
                 E::callee(448)
             );
@@ -14955,7 +15080,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_info_used.give_back(is_success);
+            v_info_used.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -15301,7 +15426,7 @@ mod procedures {
                 HandleKind::Errhandler,
                 errhandler,
                 1,
-                Way::Out
+                Direction::Out
             );
             let callee: unsafe extern "C" fn(
                 *mut u8,
@@ -15313,7 +15438,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_errhandler.give_back(is_success);
+            v_errhandler.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -15349,7 +15474,7 @@ mod procedures {
                 HandleKind::Errhandler,
                 errhandler,
                 1,
-                Way::Out
+                Direction::Out
             );
             let callee: unsafe extern "C" fn(u64, *mut u8) -> c_int = core::mem::transmute(
                 E::callee(467)
@@ -15360,7 +15485,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_errhandler.give_back(is_success);
+            v_errhandler.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -15378,7 +15503,7 @@ mod procedures {
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_amode = value::<E>(Domain::FileMode, amode);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_fh = Handles::<E>::new(HandleKind::File, fh, 1, Way::Out);
+            let mut v_fh = Handles::<E>::new(HandleKind::File, fh, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -15392,7 +15517,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_fh.give_back(is_success);
+            v_fh.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -15401,7 +15526,7 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_fh = Handles::<E>::new(HandleKind::File, fh, 1, Way::InOut);
+            let mut v_fh = Handles::<E>::new(HandleKind::File, fh, 1, Direction::InOut);
             let callee: unsafe extern "C" fn(*mut u8) -> c_int = core::mem::transmute(
                 E::callee(469)
             );
@@ -15411,7 +15536,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_fh.give_back(is_success);
+            v_fh.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -15493,7 +15618,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_fh = E::handle(HandleKind::File, fh);
-            let mut v_group = Handles::<E>::new(HandleKind::Group, group, 1, Way::Out);
+            let mut v_group = Handles::<E>::new(HandleKind::Group, group, 1, Direction::Out);
             let callee: unsafe extern "C" fn(u64, *mut u8) -> c_int = core::mem::transmute(
                 E::callee(474)
             );
@@ -15503,7 +15628,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_group.give_back(is_success);
+            v_group.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -15513,7 +15638,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_fh = E::handle(HandleKind::File, fh);
-            let mut v_amode = Integers::<E>::new(Domain::FileMode, amode, 1, Way::Out);
+            let mut v_amode = Integers::<E>::new(Domain::FileMode, amode, 1, Direction::Out);
             let callee: unsafe extern "C" fn(u64, *mut u8) -> c_int = core::mem::transmute(
                 E::callee(475)
             );
@@ -15523,7 +15648,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_amode.give_back(is_success);
+            v_amode.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -15552,7 +15677,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_fh = E::handle(HandleKind::File, fh);
-            let mut v_info_used = Handles::<E>::new(HandleKind::Info, info_used, 1, Way::Out);
+            let mut v_info_used = Handles::<E>::new(HandleKind::Info, info_used, 1, Direction::Out);
             let callee: unsafe extern "C" fn(u64, *mut u8) -> c_int = core::mem::transmute(
                 E::callee(477)
             );
@@ -15562,7 +15687,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_info_used.give_back(is_success);
+            v_info_used.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -15612,8 +15737,13 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_fh = E::handle(HandleKind::File, fh);
-            let mut v_etype = Handles::<E>::new(HandleKind::Datatype, etype, 1, Way::Out);
-            let mut v_filetype = Handles::<E>::new(HandleKind::Datatype, filetype, 1, Way::Out);
+            let mut v_etype = Handles::<E>::new(HandleKind::Datatype, etype, 1, Direction::Out);
+            let mut v_filetype = Handles::<E>::new(
+                HandleKind::Datatype,
+                filetype,
+                1,
+                Direction::Out
+            );
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -15627,8 +15757,8 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_etype.give_back(is_success);
-            v_filetype.give_back(is_success);
+            v_etype.convert_results(is_success);
+            v_filetype.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -15647,7 +15777,7 @@ mod procedures {
             let v_fh = E::handle(HandleKind::File, fh);
             let v_buf = pointer::<E>(Pointer::Buffer, buf);
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Way::Out);
+            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 i64,
@@ -15662,7 +15792,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_status.give_back(is_success);
+            v_status.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -15681,7 +15811,7 @@ mod procedures {
             let v_fh = E::handle(HandleKind::File, fh);
             let v_buf = pointer::<E>(Pointer::Buffer, buf);
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Way::Out);
+            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 i64,
@@ -15696,7 +15826,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_status.give_back(is_success);
+            v_status.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -15715,7 +15845,7 @@ mod procedures {
             let v_fh = E::handle(HandleKind::File, fh);
             let v_buf = pointer::<E>(Pointer::Buffer, buf);
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Way::Out);
+            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 i64,
@@ -15730,7 +15860,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_status.give_back(is_success);
+            v_status.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -15749,7 +15879,7 @@ mod procedures {
             let v_fh = E::handle(HandleKind::File, fh);
             let v_buf = pointer::<E>(Pointer::Buffer, buf);
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Way::Out);
+            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 i64,
@@ -15764,7 +15894,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_status.give_back(is_success);
+            v_status.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -15783,7 +15913,7 @@ mod procedures {
             let v_fh = E::handle(HandleKind::File, fh);
             let v_buf = pointer::<E>(Pointer::Buffer, buf);
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 i64,
@@ -15798,7 +15928,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -15817,7 +15947,7 @@ mod procedures {
             let v_fh = E::handle(HandleKind::File, fh);
             let v_buf = pointer::<E>(Pointer::Buffer, buf);
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 i64,
@@ -15832,7 +15962,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -15851,7 +15981,7 @@ mod procedures {
             let v_fh = E::handle(HandleKind::File, fh);
             let v_buf = pointer::<E>(Pointer::Buffer, buf);
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 i64,
@@ -15866,7 +15996,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -15885,7 +16015,7 @@ mod procedures {
             let v_fh = E::handle(HandleKind::File, fh);
             let v_buf = pointer::<E>(Pointer::Buffer, buf);
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 i64,
@@ -15900,7 +16030,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -15918,7 +16048,7 @@ mod procedures {
             let v_fh = E::handle(HandleKind::File, fh);
             let v_buf = pointer::<E>(Pointer::Buffer, buf);
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Way::Out);
+            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -15932,7 +16062,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_status.give_back(is_success);
+            v_status.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -15950,7 +16080,7 @@ mod procedures {
             let v_fh = E::handle(HandleKind::File, fh);
             let v_buf = pointer::<E>(Pointer::Buffer, buf);
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Way::Out);
+            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -15964,7 +16094,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_status.give_back(is_success);
+            v_status.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -15982,7 +16112,7 @@ mod procedures {
             let v_fh = E::handle(HandleKind::File, fh);
             let v_buf = pointer::<E>(Pointer::Buffer, buf);
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Way::Out);
+            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -15996,7 +16126,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_status.give_back(is_success);
+            v_status.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -16014,7 +16144,7 @@ mod procedures {
             let v_fh = E::handle(HandleKind::File, fh);
             let v_buf = pointer::<E>(Pointer::Buffer, buf);
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Way::Out);
+            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -16028,7 +16158,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_status.give_back(is_success);
+            v_status.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -16046,7 +16176,7 @@ mod procedures {
             let v_fh = E::handle(HandleKind::File, fh);
             let v_buf = pointer::<E>(Pointer::Buffer, buf);
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -16060,7 +16190,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -16078,7 +16208,7 @@ mod procedures {
             let v_fh = E::handle(HandleKind::File, fh);
             let v_buf = pointer::<E>(Pointer::Buffer, buf);
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -16092,7 +16222,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -16110,7 +16240,7 @@ mod procedures {
             let v_fh = E::handle(HandleKind::File, fh);
             let v_buf = pointer::<E>(Pointer::Buffer, buf);
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -16124,7 +16254,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -16142,7 +16272,7 @@ mod procedures {
             let v_fh = E::handle(HandleKind::File, fh);
             let v_buf = pointer::<E>(Pointer::Buffer, buf);
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -16156,7 +16286,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -16237,7 +16367,7 @@ mod procedures {
             let v_fh = E::handle(HandleKind::File, fh);
             let v_buf = pointer::<E>(Pointer::Buffer, buf);
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Way::Out);
+            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -16251,7 +16381,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_status.give_back(is_success);
+            v_status.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -16269,7 +16399,7 @@ mod procedures {
             let v_fh = E::handle(HandleKind::File, fh);
             let v_buf = pointer::<E>(Pointer::Buffer, buf);
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Way::Out);
+            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -16283,7 +16413,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_status.give_back(is_success);
+            v_status.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -16301,7 +16431,7 @@ mod procedures {
             let v_fh = E::handle(HandleKind::File, fh);
             let v_buf = pointer::<E>(Pointer::Buffer, buf);
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -16315,7 +16445,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -16333,7 +16463,7 @@ mod procedures {
             let v_fh = E::handle(HandleKind::File, fh);
             let v_buf = pointer::<E>(Pointer::Buffer, buf);
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Way::Out);
+            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -16347,7 +16477,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_request.give_back(is_success);
+            v_request.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -16365,7 +16495,7 @@ mod procedures {
             let v_fh = E::handle(HandleKind::File, fh);
             let v_buf = pointer::<E>(Pointer::Buffer, buf);
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Way::Out);
+            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -16379,7 +16509,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_status.give_back(is_success);
+            v_status.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -16397,7 +16527,7 @@ mod procedures {
             let v_fh = E::handle(HandleKind::File, fh);
             let v_buf = pointer::<E>(Pointer::Buffer, buf);
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Way::Out);
+            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -16411,7 +16541,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_status.give_back(is_success);
+            v_status.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -16502,7 +16632,7 @@ mod procedures {
             let _guard = E::guard();
             let v_fh = E::handle(HandleKind::File, fh);
             let v_buf = pointer::<E>(Pointer::Buffer, buf);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Way::Out);
+            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -16514,7 +16644,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_status.give_back(is_success);
+            v_status.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -16559,7 +16689,7 @@ mod procedures {
             let _guard = E::guard();
             let v_fh = E::handle(HandleKind::File, fh);
             let v_buf = pointer::<E>(Pointer::Buffer, buf);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Way::Out);
+            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -16571,7 +16701,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_status.give_back(is_success);
+            v_status.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -16614,7 +16744,7 @@ mod procedures {
             let _guard = E::guard();
             let v_fh = E::handle(HandleKind::File, fh);
             let v_buf = pointer::<E>(Pointer::Buffer, buf);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Way::Out);
+            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -16626,7 +16756,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_status.give_back(is_success);
+            v_status.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -16669,7 +16799,7 @@ mod procedures {
             let _guard = E::guard();
             let v_fh = E::handle(HandleKind::File, fh);
             let v_buf = pointer::<E>(Pointer::Buffer, buf);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Way::Out);
+            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -16681,7 +16811,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_status.give_back(is_success);
+            v_status.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -16724,7 +16854,7 @@ mod procedures {
             let _guard = E::guard();
             let v_fh = E::handle(HandleKind::File, fh);
             let v_buf = pointer::<E>(Pointer::Buffer, buf);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Way::Out);
+            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -16736,7 +16866,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_status.give_back(is_success);
+            v_status.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -16779,7 +16909,7 @@ mod procedures {
             let _guard = E::guard();
             let v_fh = E::handle(HandleKind::File, fh);
             let v_buf = pointer::<E>(Pointer::Buffer, buf);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Way::Out);
+            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -16791,7 +16921,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_status.give_back(is_success);
+            v_status.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -16919,7 +17049,7 @@ mod procedures {
             let v_group = E::handle(HandleKind::Group, group);
             let v_info = E::handle(HandleKind::Info, info);
             let v_errhandler = E::handle(HandleKind::Errhandler, errhandler);
-            let mut v_newcomm = Handles::<E>::new(HandleKind::Comm, newcomm, 1, Way::Out);
+            let mut v_newcomm = Handles::<E>::new(HandleKind::Comm, newcomm, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -16933,7 +17063,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_newcomm.give_back(is_success);
+            v_newcomm.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -16947,7 +17077,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_session = E::handle(HandleKind::Session, session);
-            let mut v_newgroup = Handles::<E>::new(HandleKind::Group, newgroup, 1, Way::Out);
+            let mut v_newgroup = Handles::<E>::new(HandleKind::Group, newgroup, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -16959,7 +17089,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_newgroup.give_back(is_success);
+            v_newgroup.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -16983,7 +17113,12 @@ mod procedures {
             let v_remote_leader = value::<E>(Domain::Rank, remote_leader);
             let v_info = E::handle(HandleKind::Info, info);
             let v_errhandler = E::handle(HandleKind::Errhandler, errhandler);
-            let mut v_newintercomm = Handles::<E>::new(HandleKind::Comm, newintercomm, 1, Way::Out);
+            let mut v_newintercomm = Handles::<E>::new(
+                HandleKind::Comm,
+                newintercomm,
+                1,
+                Direction::Out
+            );
             let callee: unsafe extern "C" fn(
                 u64,
                 c_int,
@@ -17009,7 +17144,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_newintercomm.give_back(is_success);
+            v_newintercomm.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -17047,7 +17182,7 @@ mod procedures {
                 HandleKind::Errhandler,
                 errhandler,
                 1,
-                Way::Out
+                Direction::Out
             );
             let callee: unsafe extern "C" fn(
                 *mut u8,
@@ -17059,7 +17194,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_errhandler.give_back(is_success);
+            v_errhandler.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -17068,7 +17203,12 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_session = Handles::<E>::new(HandleKind::Session, session, 1, Way::InOut);
+            let mut v_session = Handles::<E>::new(
+                HandleKind::Session,
+                session,
+                1,
+                Direction::InOut
+            );
             let callee: unsafe extern "C" fn(*mut u8) -> c_int = core::mem::transmute(
                 E::callee(529)
             );
@@ -17078,7 +17218,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_session.give_back(is_success);
+            v_session.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -17095,7 +17235,7 @@ mod procedures {
                 HandleKind::Errhandler,
                 errhandler,
                 1,
-                Way::Out
+                Direction::Out
             );
             let callee: unsafe extern "C" fn(u64, *mut u8) -> c_int = core::mem::transmute(
                 E::callee(530)
@@ -17106,7 +17246,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_errhandler.give_back(is_success);
+            v_errhandler.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -17119,7 +17259,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_session = E::handle(HandleKind::Session, session);
-            let mut v_info_used = Handles::<E>::new(HandleKind::Info, info_used, 1, Way::Out);
+            let mut v_info_used = Handles::<E>::new(HandleKind::Info, info_used, 1, Direction::Out);
             let callee: unsafe extern "C" fn(u64, *mut u8) -> c_int = core::mem::transmute(
                 E::callee(531)
             );
@@ -17129,7 +17269,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_info_used.give_back(is_success);
+            v_info_used.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -17197,7 +17337,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_session = E::handle(HandleKind::Session, session);
-            let mut v_info_used = Handles::<E>::new(HandleKind::Info, info_used, 1, Way::Out);
+            let mut v_info_used = Handles::<E>::new(HandleKind::Info, info_used, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -17209,7 +17349,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_info_used.give_back(is_success);
+            v_info_used.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -17224,7 +17364,7 @@ mod procedures {
             let _guard = E::guard();
             let v_info = E::handle(HandleKind::Info, info);
             let v_errhandler = E::handle(HandleKind::Errhandler, errhandler);
-            let mut v_session = Handles::<E>::new(HandleKind::Session, session, 1, Way::Out);
+            let mut v_session = Handles::<E>::new(HandleKind::Session, session, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 u64,
                 u64,
@@ -17236,7 +17376,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_session.give_back(is_success);
+            v_session.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -17312,7 +17452,7 @@ mod procedures {
             let v_info = E::handle(HandleKind::Info, info);
             let v_root = value::<E>(Domain::Rank, root);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_newcomm = Handles::<E>::new(HandleKind::Comm, newcomm, 1, Way::Out);
+            let mut v_newcomm = Handles::<E>::new(HandleKind::Comm, newcomm, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 u64,
@@ -17326,7 +17466,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_newcomm.give_back(is_success);
+            v_newcomm.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -17344,7 +17484,7 @@ mod procedures {
             let v_info = E::handle(HandleKind::Info, info);
             let v_root = value::<E>(Domain::Rank, root);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_newcomm = Handles::<E>::new(HandleKind::Comm, newcomm, 1, Way::Out);
+            let mut v_newcomm = Handles::<E>::new(HandleKind::Comm, newcomm, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 u64,
@@ -17358,7 +17498,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_newcomm.give_back(is_success);
+            v_newcomm.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -17367,7 +17507,7 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_parent = Handles::<E>::new(HandleKind::Comm, parent, 1, Way::Out);
+            let mut v_parent = Handles::<E>::new(HandleKind::Comm, parent, 1, Direction::Out);
             let callee: unsafe extern "C" fn(*mut u8) -> c_int = core::mem::transmute(
                 E::callee(541)
             );
@@ -17377,7 +17517,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_parent.give_back(is_success);
+            v_parent.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -17386,7 +17526,7 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_intercomm = Handles::<E>::new(HandleKind::Comm, intercomm, 1, Way::Out);
+            let mut v_intercomm = Handles::<E>::new(HandleKind::Comm, intercomm, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 c_int,
                 *mut u8
@@ -17397,7 +17537,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_intercomm.give_back(is_success);
+            v_intercomm.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -17418,7 +17558,7 @@ mod procedures {
             let v_info = E::handle(HandleKind::Info, info);
             let v_root = value::<E>(Domain::Rank, root);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_intercomm = Handles::<E>::new(HandleKind::Comm, intercomm, 1, Way::Out);
+            let mut v_intercomm = Handles::<E>::new(HandleKind::Comm, intercomm, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -17444,7 +17584,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_intercomm.give_back(is_success);
+            v_intercomm.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -17469,9 +17609,9 @@ mod procedures {
                 HandleKind::Info,
                 array_of_info,
                 number(count) * usize::from(E::rank(v_comm) == v_root),
-                Way::In
+                Direction::In
             );
-            let mut v_intercomm = Handles::<E>::new(HandleKind::Comm, intercomm, 1, Way::Out);
+            let mut v_intercomm = Handles::<E>::new(HandleKind::Comm, intercomm, 1, Direction::Out);
             let callee: unsafe extern "C" fn(
                 c_int,
                 *mut u8,
@@ -17499,7 +17639,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_intercomm.give_back(is_success);
+            v_intercomm.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -17662,7 +17802,12 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_datatype = Handles::<E>::new(HandleKind::Datatype, datatype, 1, Way::Out);
+            let mut v_datatype = Handles::<E>::new(
+                HandleKind::Datatype,
+                datatype,
+                1,
+                Direction::Out
+            );
             let callee: unsafe extern "C" fn(
                 c_int,
                 *mut u8,
@@ -17692,7 +17837,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_datatype.give_back(is_success);
+            v_datatype.convert_results(is_success);
             E::outcome(result)
         }
     }
@@ -17999,7 +18144,12 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_datatype = Handles::<E>::new(HandleKind::Datatype, datatype, 1, Way::Out);
+            let mut v_datatype = Handles::<E>::new(
+                HandleKind::Datatype,
+                datatype,
+                1,
+                Direction::Out
+            );
             let callee: unsafe extern "C" fn(
                 c_int,
                 *mut u8,
@@ -18035,7 +18185,7 @@ mod procedures {
             }
             let is_success = result == 0;
             let _ = is_success;
-            v_datatype.give_back(is_success);
+            v_datatype.convert_results(is_success);
             E::outcome(result)
         }
     }

@@ -24,11 +24,11 @@ struct Scope {
 type Object = *mut c_void;
 
 /// Upper bound of the offsets of a link map's members, in bytes.
-const LENGTH: usize = 1160;
+const LINK_MAP_BOUND: usize = 1160;
 /// End of the public head (link.h).
-const HEAD: usize = 5 * size_of::<usize>();
+const PUBLIC_HEAD_SIZE: usize = 5 * size_of::<usize>();
 /// Upper bound of the number of objects in a scope.
-const MOST: u32 = 1024;
+const MAX_OBJECTS: u32 = 1024;
 
 /// Adds the library and its dependencies to the global scope.
 ///
@@ -38,11 +38,16 @@ const MOST: u32 = 1024;
 /// Both must be open, and no thread may be looking up symbols.
 pub unsafe fn add_library() -> bool {
     // SAFETY: by the caller's contract.
-    let scopes = unsafe { (of(SHIM.load(Relaxed)), of(LIBRARY.load(Relaxed))) };
+    let scopes = unsafe {
+        (
+            scope_of(SHIM.load(Relaxed)),
+            scope_of(LIBRARY.load(Relaxed)),
+        )
+    };
     let (Some(global), Some(library)) = scopes else {
         return false;
     };
-    // SAFETY: `of` has checked the count.
+    // SAFETY: `scope_of` has checked the count.
     unsafe {
         let objects =
             |scope: *const Scope| slice::from_raw_parts((*scope).objects, (*scope).count as usize);
@@ -68,11 +73,11 @@ fn is_of_ld_so(address: usize) -> bool {
 ///
 /// # Safety
 /// `object` must be null or a link map.
-unsafe fn of(object: Object) -> Option<*mut Scope> {
+unsafe fn scope_of(object: Object) -> Option<*mut Scope> {
     if object.is_null() {
         return None;
     }
-    let places = (HEAD..LENGTH).step_by(size_of::<usize>());
+    let places = (PUBLIC_HEAD_SIZE..LINK_MAP_BOUND).step_by(size_of::<usize>());
     let mut scopes = places.map(|at| object.wrapping_byte_add(at).cast::<Scope>());
     let is_its_list = |scope: &*mut Scope| {
         // SAFETY: within a link map; a possible list is only read if it is among ld.so's other
@@ -80,7 +85,7 @@ unsafe fn of(object: Object) -> Option<*mut Scope> {
         unsafe {
             let (list, count) = ((**scope).objects, (**scope).count);
             let is_list =
-                (1..MOST).contains(&count) && is_of_ld_so(list.addr()) && list.is_aligned();
+                (1..MAX_OBJECTS).contains(&count) && is_of_ld_so(list.addr()) && list.is_aligned();
             let objects = || slice::from_raw_parts(list, count as usize).iter();
             is_list && *list == object && objects().all(|it| is_of_ld_so(it.addr()))
         }

@@ -5,10 +5,10 @@ use std::ffi::{c_int, c_uint};
 use understudy_abi::MPI_FD_BASE;
 
 /// Open descriptors, in ascending order.
-pub struct Saved(Vec<c_int>);
+pub struct SavedDescriptors(Vec<c_int>);
 
-impl Saved {
-    pub fn take() -> Saved {
+impl SavedDescriptors {
+    pub fn take() -> SavedDescriptors {
         let entries = std::fs::read_dir("/proc/self/fd")
             .into_iter()
             .flatten()
@@ -16,7 +16,7 @@ impl Saved {
         let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
         let mut open: Vec<c_int> = numbers.filter(|&number| number >= MPI_FD_BASE).collect();
         open.sort_unstable();
-        Saved(open)
+        SavedDescriptors(open)
     }
 
     /// Closes all other descriptors.

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::mpi_zone::is_mpi;
-use super::side_error::Error;
+use super::side_error::ResetError;
 use std::ffi::{c_int, c_void};
 use std::io;
 use std::ops::Range;
@@ -22,7 +22,7 @@ struct Mapping {
 }
 
 /// Directory with the names of shared memory (shm_open(3)).
-const MEMORY: &str = "/dev/shm/";
+const SHARED_MEMORY_DIRECTORY: &str = "/dev/shm/";
 
 fn parse(line: &str) -> Option<Mapping> {
     let mut words = line.split_ascii_whitespace();
@@ -39,7 +39,7 @@ fn parse(line: &str) -> Option<Mapping> {
     let inode = words.nth(2)?;
     let name = words
         .next()
-        .filter(|name| name.starts_with(MEMORY) && words.next().is_none());
+        .filter(|name| name.starts_with(SHARED_MEMORY_DIRECTORY) && words.next().is_none());
     Some(Mapping {
         range: number(start)?..number(end)?,
         protection: bit(0, b'r', libc::PROT_READ)
@@ -52,23 +52,23 @@ fn parse(line: &str) -> Option<Mapping> {
 }
 
 /// Returns the mappings of the MPI side, in ascending order.
-fn mappings() -> Result<Vec<Mapping>, Error> {
-    let text = std::fs::read_to_string("/proc/self/maps").map_err(Error::Mappings)?;
+fn mappings() -> Result<Vec<Mapping>, ResetError> {
+    let text = std::fs::read_to_string("/proc/self/maps").map_err(ResetError::Mappings)?;
     let all = text.lines().filter_map(parse);
     Ok(all.filter(|mapping| is_mpi(mapping.range.start)).collect())
 }
 
 /// Mapping and, if it is private and writable, its content.
-struct Kept {
+struct SavedMapping {
     mapping: Mapping,
     content: Option<Vec<u64>>,
 }
 
 /// Mappings, and the contents of the private writable ones.
-pub struct Saved(Vec<Kept>);
+pub struct SavedMemory(Vec<SavedMapping>);
 
-impl Saved {
-    pub fn take() -> Result<Saved, Error> {
+impl SavedMemory {
+    pub fn take() -> Result<SavedMemory, ResetError> {
         let keep = |mapping: Mapping| {
             let is_data = mapping.protection & libc::PROT_WRITE != 0 && !mapping.is_shared;
             // SAFETY: a readable mapping of whole pages; the library is not running.
@@ -79,16 +79,17 @@ impl Saved {
                 )
                 .to_vec()
             };
-            Kept {
+            SavedMapping {
                 content: is_data.then(words),
                 mapping,
             }
         };
-        Ok(Saved(mappings()?.into_iter().map(keep).collect()))
+        Ok(SavedMemory(mappings()?.into_iter().map(keep).collect()))
     }
 
     pub fn size(&self) -> usize {
-        let length = |kept: &Kept| kept.content.as_ref().map_or(0, |words| words.len() * WORD);
+        let length =
+            |kept: &SavedMapping| kept.content.as_ref().map_or(0, |words| words.len() * WORD);
         self.0.iter().map(length).sum()
     }
 
@@ -97,7 +98,7 @@ impl Saved {
     /// # Safety
     /// No other thread may use the memory. The caller must not use pointers that it has received
     /// from the library since.
-    pub unsafe fn put_back(&self) -> Result<(), Error> {
+    pub unsafe fn put_back(&self) -> Result<(), ResetError> {
         let now = mappings()?;
         for mapping in &now {
             for range in self.without(&mapping.range) {
@@ -108,12 +109,12 @@ impl Saved {
                 }
                 // SAFETY: a mapping of the library, created since.
                 if unsafe { libc::munmap(range.start as *mut c_void, range.len()) } != 0 {
-                    return Err(Error::Map(range.start, io::Error::last_os_error()));
+                    return Err(ResetError::Map(range.start, io::Error::last_os_error()));
                 }
             }
         }
         for kept in &self.0 {
-            kept.map_again(&now)?;
+            kept.recreate(&now)?;
             if let Some(content) = &kept.content {
                 // SAFETY: the mapping exists and is writable, and no other thread uses it.
                 unsafe { write(kept.mapping.range.start, content) };
@@ -142,9 +143,9 @@ impl Saved {
     }
 }
 
-impl Kept {
+impl SavedMapping {
     /// Recreates the mapping: fills holes, and sets protections.
-    fn map_again(&self, now: &[Mapping]) -> Result<(), Error> {
+    fn recreate(&self, now: &[Mapping]) -> Result<(), ResetError> {
         let Mapping {
             range, protection, ..
         } = &self.mapping;
@@ -169,15 +170,15 @@ impl Kept {
                 unsafe { libc::mprotect(range.start as *mut c_void, range.len(), *protection) }
                     != 0;
             if failed {
-                return Err(Error::Map(range.start, io::Error::last_os_error()));
+                return Err(ResetError::Map(range.start, io::Error::last_os_error()));
             }
         }
         Ok(())
     }
 
-    fn fill(&self, hole: Range<usize>) -> Result<(), Error> {
+    fn fill(&self, hole: Range<usize>) -> Result<(), ResetError> {
         if !self.mapping.is_anonymous || self.mapping.is_shared {
-            return Err(Error::Gone(hole.start));
+            return Err(ResetError::MappingRemoved(hole.start));
         }
         let flags = libc::MAP_PRIVATE
             | libc::MAP_ANONYMOUS
@@ -195,7 +196,7 @@ impl Kept {
             )
         };
         if at == libc::MAP_FAILED {
-            return Err(Error::Map(hole.start, io::Error::last_os_error()));
+            return Err(ResetError::Map(hole.start, io::Error::last_os_error()));
         }
         Ok(())
     }

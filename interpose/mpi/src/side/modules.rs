@@ -1,15 +1,15 @@
 //! Libraries that the MPI library opens: its components, name services, drivers.
 #![allow(unsafe_code)]
 
-use super::side_error::Error;
+use super::side_error::ResetError;
 use crate::library::{self, Module};
 
 /// Libraries that are loaded.
-pub struct Saved(Vec<Module>);
+pub struct SavedModules(Vec<Module>);
 
-impl Saved {
-    pub fn take() -> Saved {
-        Saved(library::modules())
+impl SavedModules {
+    pub fn take() -> SavedModules {
+        SavedModules(library::modules())
     }
 
     /// Checks that no library is open that has been opened since.
@@ -19,11 +19,11 @@ impl Saved {
     ///
     /// # Errors
     /// The first library that stays open.
-    pub unsafe fn put_back(&self) -> Result<(), Error> {
+    pub unsafe fn check_none_opened(&self) -> Result<(), ResetError> {
         let now = library::modules();
         match now.iter().find(|module| !self.0.contains(module)) {
             None => Ok(()),
-            Some(module) => Err(Error::Opened(module.name.clone())),
+            Some(module) => Err(ResetError::LibraryOpened(module.name.clone())),
         }
     }
 }

@@ -4,13 +4,13 @@ use understudy_catalogue::message;
 
 /// Reason for which the MPI side cannot be reset.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum ResetError {
     /// The mappings of the process cannot be read.
     #[error("the mappings of this process cannot be read")]
     Mappings(#[source] std::io::Error),
     /// A mapping with data of a file does not exist any more.
     #[error("the MPI library has unmapped data of its own at {0:#x}")]
-    Gone(usize),
+    MappingRemoved(usize),
     /// A mapping cannot be created or removed.
     #[error("memory of the MPI library at {0:#x} cannot be mapped")]
     Map(usize, #[source] std::io::Error),
@@ -19,11 +19,11 @@ pub enum Error {
     UnknownThreads,
     /// A thread does not exit.
     #[error("{}", message::mpi_thread_stays(.0))]
-    Deaf(i32),
+    ThreadStays(i32),
     /// A thread of the MPI side holds ld.so's lock.
     #[error("{}", message::MPI_THREAD_HELD_LOCK)]
     Locked,
     /// A library that was opened since stays open.
     #[error("{}", message::mpi_file_stays_open(.0))]
-    Opened(String),
+    LibraryOpened(String),
 }

@@ -29,20 +29,20 @@ pub fn block(signal: c_int) {
 }
 
 /// Guard during which this thread handles only [`OWN_SIGNALS`].
-pub struct Blocked {
+pub struct SignalGuard {
     before: u64,
 }
 
-impl Blocked {
+impl SignalGuard {
     #[allow(clippy::new_without_default)]
-    pub fn new() -> Blocked {
-        Blocked {
+    pub fn new() -> SignalGuard {
+        SignalGuard {
             before: set_mask(libc::SIG_BLOCK, !OWN_SIGNALS),
         }
     }
 }
 
-impl Drop for Blocked {
+impl Drop for SignalGuard {
     fn drop(&mut self) {
         set_mask(libc::SIG_SETMASK, self.before);
     }
@@ -67,11 +67,11 @@ fn set_mask(how: c_int, signals: u64) -> u64 {
 }
 
 /// Actions of all signals, from signal 1 on.
-pub struct Saved(Vec<Action>);
+pub struct SavedSignals(Vec<Action>);
 
-impl Saved {
-    pub fn take() -> Saved {
-        Saved((1..=SIGNALS).map(|signal| action(signal, None)).collect())
+impl SavedSignals {
+    pub fn take() -> SavedSignals {
+        SavedSignals((1..=SIGNALS).map(|signal| action(signal, None)).collect())
     }
 
     /// Replaces handlers that the library has installed since; the program's handlers stay.

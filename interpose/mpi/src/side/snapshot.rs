@@ -1,23 +1,23 @@
 //! Snapshot of the MPI side, and its restoration.
 #![allow(unsafe_code)]
 
-use super::side_error::Error;
+use super::side_error::ResetError;
 use super::{descriptors, memory, modules, signals, thread, threads};
 use crate::library;
 use std::time::{Duration, Instant};
 
 /// State of the MPI side at one moment.
 pub struct Snapshot {
-    memory: memory::Saved,
-    descriptors: descriptors::Saved,
-    modules: modules::Saved,
-    thread: thread::Saved,
-    signals: signals::Saved,
+    memory: memory::SavedMemory,
+    descriptors: descriptors::SavedDescriptors,
+    modules: modules::SavedModules,
+    thread: thread::SavedThreadState,
+    signals: signals::SavedSignals,
 }
 
 /// Durations of the parts.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Times {
+pub struct ResetTimes {
     /// Time until all threads had exited.
     pub threads: Duration,
     pub descriptors: Duration,
@@ -29,15 +29,15 @@ impl Snapshot {
     /// Takes a snapshot.
     ///
     /// Must be called by the main thread, while no call of the library is active.
-    pub fn take() -> Result<Snapshot, Error> {
-        library::forget_error();
+    pub fn take() -> Result<Snapshot, ResetError> {
+        library::release_error();
         // This allocates the blocks of thread-local data, which are part of the memory.
-        let thread = thread::Saved::take()?;
+        let thread = thread::SavedThreadState::take()?;
         Ok(Snapshot {
-            descriptors: descriptors::Saved::take(),
-            modules: modules::Saved::take(),
-            signals: signals::Saved::take(),
-            memory: memory::Saved::take()?,
+            descriptors: descriptors::SavedDescriptors::take(),
+            modules: modules::SavedModules::take(),
+            signals: signals::SavedSignals::take(),
+            memory: memory::SavedMemory::take()?,
             thread,
         })
     }
@@ -53,10 +53,10 @@ impl Snapshot {
     /// The caller must be the thread that has taken the snapshot, and must not be in a call of the
     /// library, except one to which it never returns. Pointers into the library's memory that were
     /// received since must not be used any more.
-    pub unsafe fn put_back(&self) -> Result<Times, Error> {
+    pub unsafe fn restore(&self) -> Result<ResetTimes, ResetError> {
         let begin = Instant::now();
         // Signals are blocked, so a handler of the library never runs on partly restored memory.
-        let _blocked = signals::Blocked::new();
+        let _blocked = signals::SignalGuard::new();
         // SAFETY: the library's threads are not needed any more, nor is anything else that is reset
         // below.
         unsafe {
@@ -64,11 +64,11 @@ impl Snapshot {
             let ended = Instant::now();
             self.descriptors.put_back();
             self.signals.put_back();
-            self.modules.put_back()?;
+            self.modules.check_none_opened()?;
             let closed = Instant::now();
             self.memory.put_back()?;
             self.thread.put_back();
-            Ok(Times {
+            Ok(ResetTimes {
                 threads: ended - begin,
                 descriptors: closed - ended,
                 memory: closed.elapsed(),

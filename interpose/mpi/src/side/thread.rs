@@ -3,7 +3,7 @@
 //! It consists of thread-local data, values of its keys, and the state of cancellation.
 #![allow(unsafe_code)]
 
-use super::side_error::Error;
+use super::side_error::ResetError;
 use super::threads::Layout;
 use crate::library;
 use std::ops::Range;
@@ -19,10 +19,10 @@ struct Piece {
     bytes: Vec<u8>,
 }
 
-pub struct Saved(Vec<Piece>);
+pub struct SavedThreadState(Vec<Piece>);
 
-impl Saved {
-    pub fn take() -> Result<Saved, Error> {
+impl SavedThreadState {
+    pub fn take() -> Result<SavedThreadState, ResetError> {
         let layout = Layout::get()?;
         let own = control_block::address();
         let first = MPI_FIRST_KEY as usize / KEYS_PER_BLOCK;
@@ -41,7 +41,7 @@ impl Saved {
             bytes: unsafe { std::slice::from_raw_parts(place.start as *const u8, place.len()) }
                 .to_vec(),
         };
-        Ok(Saved(places.map(copy).collect()))
+        Ok(SavedThreadState(places.map(copy).collect()))
     }
 
     /// # Safety

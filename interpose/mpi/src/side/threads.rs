@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 use super::mpi_zone::is_mpi;
-use super::side_error::Error;
+use super::side_error::ResetError;
 use super::signals::{self, Action};
 use crate::exit_word::exit_word;
 use std::arch::naked_asm;
@@ -18,7 +18,7 @@ use understudy_abi::assembly::return_from_signal;
 /// SIGSETXID of glibc.
 ///
 /// No thread can block it by libc's functions, and no other code uses it.
-const END: c_int = 33;
+const TERMINATION_SIGNAL: c_int = 33;
 /// Time limit for the termination of a thread.
 const DEADLINE: Duration = Duration::from_secs(2);
 
@@ -41,23 +41,23 @@ pub struct Layout {
 }
 
 /// Returns a symbol in the runtime's namespace; the libcs of all namespaces have equal layouts.
-fn symbol(name: &CStr) -> Result<usize, Error> {
+fn symbol(name: &CStr) -> Result<usize, ResetError> {
     // SAFETY: dlsym(3).
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
     (!found.is_null())
         .then_some(found as usize)
-        .ok_or(Error::UnknownThreads)
+        .ok_or(ResetError::UnknownThreads)
 }
 
 /// Returns the offset in a descriptor, which consists of size in bits, count, and offset.
-fn offset(name: &CStr) -> Result<usize, Error> {
+fn offset(name: &CStr) -> Result<usize, ResetError> {
     // SAFETY: a descriptor of three 32-bit words.
     Ok(unsafe { (symbol(name)? as *const u32).add(2).read() } as usize)
 }
 
 impl Layout {
     /// Returns the layout that this libc publishes.
-    pub fn get() -> Result<Layout, Error> {
+    pub fn get() -> Result<Layout, ResetError> {
         let global = symbol(c"_rtld_global")?;
         let used = global + offset(c"_thread_db_rtld_global__dl_stack_used")?;
         let user = global + offset(c"_thread_db_rtld_global__dl_stack_user")?;
@@ -65,7 +65,7 @@ impl Layout {
         // of the cache, stack in flight, lock.
         const LIST: usize = 16;
         if user != used + LIST {
-            return Err(Error::UnknownThreads);
+            return Err(ResetError::UnknownThreads);
         }
         let number = offset(c"_thread_db_pthread_tid")?;
         // SAFETY: a word of 32 bits, the size in bytes.
@@ -75,7 +75,7 @@ impl Layout {
             cancellation: offset(c"_thread_db_pthread_cancelhandling")?,
             links: offset(c"_thread_db_pthread_list")?,
             number,
-            exit_word: exit_word(number, size as usize).ok_or(Error::UnknownThreads)?,
+            exit_word: exit_word(number, size as usize).ok_or(ResetError::UnknownThreads)?,
             lists: [used, user],
             lock: used + 3 * LIST + 2 * size_of::<usize>(),
         })
@@ -166,7 +166,7 @@ const SA_SIGINFO: usize = 4;
 ///
 /// # Safety
 /// No other code may need anything that these threads own. Their stacks stay mapped.
-pub unsafe fn end_all() -> Result<(), Error> {
+pub unsafe fn end_all() -> Result<(), ResetError> {
     let layout = Layout::get()?;
     let end: Action = [
         end_thread as *const () as usize,
@@ -174,17 +174,17 @@ pub unsafe fn end_all() -> Result<(), Error> {
         return_from_signal as *const () as usize,
         0,
     ];
-    let before = signals::action(END, Some(&end));
+    let before = signals::action(TERMINATION_SIGNAL, Some(&end));
     // SAFETY: by the caller's contract.
     let ended = unsafe { layout.end_all() };
-    signals::action(END, Some(&before));
+    signals::action(TERMINATION_SIGNAL, Some(&before));
     ended
 }
 
 impl Layout {
     /// # Safety
-    /// As for the function [`end_all`].
-    unsafe fn end_all(&self) -> Result<(), Error> {
+    /// As for the function [`complete_all`].
+    unsafe fn end_all(&self) -> Result<(), ResetError> {
         let begin = Instant::now();
         loop {
             // A thread may be creating another one, so the list is read until no thread is left.
@@ -200,17 +200,19 @@ impl Layout {
             let Some(first) = alive.next() else { break };
             for number in alive.chain([first]) {
                 // SAFETY: tgkill(2).
-                unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), number, END) };
+                unsafe {
+                    libc::syscall(libc::SYS_tgkill, libc::getpid(), number, TERMINATION_SIGNAL)
+                };
             }
             if begin.elapsed() > DEADLINE {
-                return Err(Error::Deaf(first));
+                return Err(ResetError::ThreadStays(first));
             }
             while is_alive(first) && begin.elapsed() <= DEADLINE {
                 std::thread::yield_now();
             }
         }
         // SAFETY: all threads have exited.
-        unsafe { self.forget() }
+        unsafe { self.remove_threads() }
     }
 
     /// Returns the kernel's number of the thread; zero if it has exited.
@@ -226,7 +228,7 @@ impl Layout {
     ///
     /// # Safety
     /// All threads of the MPI side must have exited.
-    unsafe fn forget(&self) -> Result<(), Error> {
+    unsafe fn remove_threads(&self) -> Result<(), ResetError> {
         type Deallocate = unsafe extern "C" fn(*mut c_void, bool);
         // SAFETY: ld.so's function of this type, which libc calls for threads whose stacks it does
         // not keep.

@@ -9,7 +9,7 @@ pub(super) const KINDS: usize = 11;
 /// Predefined handles, and the most recent translations.
 pub struct ForeignHandles {
     /// Predefined handles, or `None` if the program has the ABI of the runtime.
-    pub(super) known: StateCell<Option<Known>>,
+    pub(super) predefined: StateCell<Option<PredefinedHandles>>,
     /// Most recently translated value of each kind, and its virtual handle.
     pub(super) recent: StateCell<[(u64, u64); KINDS]>,
 }
@@ -18,14 +18,14 @@ impl ForeignHandles {
     /// Returns the state at the start of the process.
     pub const fn start() -> ForeignHandles {
         ForeignHandles {
-            known: StateCell::new(None),
+            predefined: StateCell::new(None),
             recent: StateCell::new([(0, 0); KINDS]),
         }
     }
 }
 
 /// Predefined handles, in both directions.
-pub(super) struct Known {
+pub(super) struct PredefinedHandles {
     /// Virtual handles, by kind and the program's value.
     pub(super) inward: [HashMap<u64, u64>; KINDS],
     /// The program's values, by the index of the data symbol.

@@ -3,14 +3,14 @@
 
 use crate::generated::real;
 use std::ffi::{c_int, c_void};
-use understudy_mpi::abi::{Domain, current};
+use understudy_mpi::abi::{Domain, foreign_abi};
 use understudy_mpi::real_types::Status;
 
 /// True if the program has another ABI than Open MPI's.
 ///
 /// The program and its MPI library always have the same ABI.
 pub fn is_foreign() -> bool {
-    current().is_some()
+    foreign_abi().is_some()
 }
 
 /// Returns version and subversion of the MPI standard that the library implements.
@@ -23,7 +23,7 @@ pub fn standard_version() -> (c_int, c_int) {
 
 /// Lets a callback of the program write a status in the program's ABI.
 pub fn with_status_for_program(status: &mut Status, callback: impl FnOnce(*mut c_void)) {
-    let Some(abi) = current() else {
+    let Some(abi) = foreign_abi() else {
         return callback((&raw mut *status).cast());
     };
     let mut theirs = [0u64; 5];
@@ -37,10 +37,10 @@ pub fn with_status_for_program(status: &mut Status, callback: impl FnOnce(*mut c
 
 /// Converts an integer for a callback or a variable of the program.
 pub fn integer_for_program(domain: Domain, value: c_int) -> c_int {
-    current().map_or(value, |abi| abi.foreign(domain, value))
+    foreign_abi().map_or(value, |abi| abi.foreign(domain, value))
 }
 
 /// Converts an integer that a callback of the program has returned.
 pub fn integer_of_program(domain: Domain, value: c_int) -> c_int {
-    current().map_or(value, |abi| abi.canonical(domain, value))
+    foreign_abi().map_or(value, |abi| abi.canonical(domain, value))
 }

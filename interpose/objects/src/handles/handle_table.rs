@@ -12,7 +12,7 @@ use std::ffi::{c_int, c_void};
 pub struct HandleTable {
     pub(super) reals: StateCell<Reals>,
     /// Most recent translation of each kind; always equal to the entry in `reals`.
-    pub(super) recent: [Cell<Recent>; KINDS],
+    pub(super) recent: [Cell<RecentTranslation>; KINDS],
 }
 
 impl HandleTable {
@@ -49,16 +49,16 @@ unsafe impl Send for Reals {}
 ///
 /// Programs use a few handles in most calls.
 #[derive(Clone, Copy)]
-pub(super) struct Recent {
+pub(super) struct RecentTranslation {
     pub(super) handle: *mut c_void,
     pub(super) real: *mut c_void,
     pub(super) note: c_int,
 }
 
 // SAFETY: handles are addresses that only the real library dereferences.
-unsafe impl Send for Recent {}
+unsafe impl Send for RecentTranslation {}
 
-pub(super) const NOTHING_RECENT: Recent = Recent {
+pub(super) const NOTHING_RECENT: RecentTranslation = RecentTranslation {
     handle: std::ptr::null_mut(),
     real: std::ptr::null_mut(),
     note: 0,

@@ -1,10 +1,10 @@
 //! Translations between virtual handles and real ones.
 #![allow(unsafe_code)]
 
-use super::handle_table::{NOTHING_RECENT, Reals, Recent};
+use super::handle_table::{NOTHING_RECENT, Reals, RecentTranslation};
 use super::virtual_handles::{
-    Named, TAG, VirtComm, VirtDatatype, VirtErrhandler, VirtFile, VirtGroup, VirtInfo, VirtMessage,
-    VirtOp, VirtRequest, VirtSession, VirtWin, named, symbol_index,
+    DenotedObject, TAG, VirtComm, VirtDatatype, VirtErrhandler, VirtFile, VirtGroup, VirtInfo,
+    VirtMessage, VirtOp, VirtRequest, VirtSession, VirtWin, denoted_object, symbol_index,
 };
 use crate::Runtime;
 use crate::generated::{HandleKind, PREDEFINED};
@@ -17,7 +17,7 @@ use understudy_mpi::real_types::*;
 /// Zero if no number is cached, or if another handle has been translated since. The number of a
 /// datatype is its size.
 #[inline]
-pub fn note(rt: &Runtime, kind: HandleKind, handle: *mut c_void) -> c_int {
+pub fn cached_number(rt: &Runtime, kind: HandleKind, handle: *mut c_void) -> c_int {
     let recent = rt.handles.recent[kind as usize].get();
     if recent.handle == handle {
         recent.note
@@ -27,10 +27,10 @@ pub fn note(rt: &Runtime, kind: HandleKind, handle: *mut c_void) -> c_int {
 }
 
 /// Caches a number, if `handle` is the most recently translated one.
-pub fn set_note(rt: &Runtime, kind: HandleKind, handle: *mut c_void, note: c_int) {
+pub fn cache_number(rt: &Runtime, kind: HandleKind, handle: *mut c_void, note: c_int) {
     let recent = rt.handles.recent[kind as usize].get();
     if recent.handle == handle {
-        rt.handles.recent[kind as usize].set(Recent { note, ..recent });
+        rt.handles.recent[kind as usize].set(RecentTranslation { note, ..recent });
     }
 }
 
@@ -44,7 +44,7 @@ fn forget_recent(rt: &Runtime) {
 
 #[inline]
 fn real(rt: &Runtime, kind: HandleKind, handle: *mut c_void) -> *mut c_void {
-    let Recent {
+    let RecentTranslation {
         handle: known,
         real,
         ..
@@ -52,23 +52,23 @@ fn real(rt: &Runtime, kind: HandleKind, handle: *mut c_void) -> *mut c_void {
     if known == handle {
         real
     } else {
-        look_up(rt, kind, handle)
+        find_real_handle(rt, kind, handle)
     }
 }
 
 #[inline(never)]
-fn look_up(rt: &Runtime, kind: HandleKind, handle: *mut c_void) -> *mut c_void {
+fn find_real_handle(rt: &Runtime, kind: HandleKind, handle: *mut c_void) -> *mut c_void {
     let reals = rt.handles.reals.borrow();
-    let real = match named(handle) {
-        Named::Created(index) => reals.created[kind as usize]
+    let real = match denoted_object(handle) {
+        DenotedObject::Created(index) => reals.created[kind as usize]
             .get(index as usize)
             .copied()
             .unwrap_or(std::ptr::null_mut()),
-        Named::Predefined(index) => reals.predefined[index],
-        Named::Nothing => std::ptr::null_mut(),
+        DenotedObject::Predefined(index) => reals.predefined[index],
+        DenotedObject::Nothing => std::ptr::null_mut(),
     };
     if !real.is_null() {
-        rt.handles.recent[kind as usize].set(Recent {
+        rt.handles.recent[kind as usize].set(RecentTranslation {
             handle,
             real,
             note: 0,
@@ -166,7 +166,7 @@ pub fn connect(rt: &Runtime, symbols: &[usize], real: impl Fn(&std::ffi::CStr) -
 }
 
 /// Writes the indices into the data symbols of the program side.
-pub fn mark(rt: &Runtime) {
+pub fn write_symbol_tags(rt: &Runtime) {
     write_tags(&rt.handles.reals.borrow());
 }
 

@@ -24,14 +24,14 @@ const TAG_MASK: u64 = 0xffff_ff00_0000_0000;
 ///
 /// An object with this index need not exist.
 #[inline]
-pub fn created(kind: HandleKind, handle: *mut c_void) -> Option<u32> {
+pub fn created_index(kind: HandleKind, handle: *mut c_void) -> Option<u32> {
     let offset = (handle as usize).wrapping_sub(virtual_handle(kind, 0) as usize);
     // Addresses between two handles become greater than every index.
     let index = offset.rotate_right(INDEX_SHIFT);
     (index < 1 << (KIND_SHIFT - INDEX_SHIFT)).then_some(index as u32)
 }
 
-/// Returns the handle of the created object number `index` of a kind.
+/// Returns the handle of the created object number `index_of_created` of a kind.
 #[inline]
 pub fn virtual_handle(kind: HandleKind, index: u32) -> *mut c_void {
     (BASE + ((kind as usize) << KIND_SHIFT) + ((index as usize) << INDEX_SHIFT)) as *mut c_void
@@ -39,7 +39,7 @@ pub fn virtual_handle(kind: HandleKind, index: u32) -> *mut c_void {
 
 /// Object that a handle denotes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Named {
+pub enum DenotedObject {
     /// The created object with this index.
     Created(u32),
     /// The predefined object whose data symbol has this index.
@@ -50,21 +50,21 @@ pub enum Named {
 
 /// Returns the object that the handle value `handle` denotes; the kind is not checked.
 #[inline]
-pub fn named(handle: *mut c_void) -> Named {
+pub fn denoted_object(handle: *mut c_void) -> DenotedObject {
     let offset = (handle as usize).wrapping_sub(BASE);
     if offset < SPAN {
-        return Named::Created(((offset & 0xffff_ffff) >> INDEX_SHIFT) as u32);
+        return DenotedObject::Created(((offset & 0xffff_ffff) >> INDEX_SHIFT) as u32);
     }
     if (handle as usize) < 4096 {
-        return Named::Nothing;
+        return DenotedObject::Nothing;
     }
     // SAFETY: a program may only pass handles; those of predefined objects are addresses of data
     // symbols. An invalid pointer faults here as it does in the real library.
     let tag = unsafe { handle.cast::<u64>().read_unaligned() };
     if tag & TAG_MASK == TAG && ((tag & !TAG_MASK) as usize) < DATA_COUNT {
-        Named::Predefined((tag & !TAG_MASK) as usize)
+        DenotedObject::Predefined((tag & !TAG_MASK) as usize)
     } else {
-        Named::Nothing
+        DenotedObject::Nothing
     }
 }
 

@@ -7,6 +7,8 @@ mod callback;
 mod keyvals;
 pub mod value;
 
-pub use attributed::{Object, copy_comm, copy_type, delete_comm, delete_type, delete_win};
+pub use attributed::{
+    AttributedObject, copy_comm, copy_type, delete_comm, delete_type, delete_win,
+};
 pub use callback::DUPLICATE;
-pub use keyvals::{ERR_KEYVAL, INVALID, Keyval, Keyvals, Kind, Proxy};
+pub use keyvals::{CallbackProxies, ERR_KEYVAL, INVALID_KEY, Keyval, KeyvalKind, Keyvals};

@@ -8,7 +8,7 @@ mod collective_counts;
 mod comm_entries;
 mod communicator;
 pub mod create;
-pub mod firsts;
+pub mod first_collectives;
 pub mod freed;
 mod hint_pairs;
 pub mod hints;
@@ -20,17 +20,19 @@ pub mod spawned;
 mod spawned_worker;
 pub mod topology;
 
-pub use collective_counts::{collectives, count_collective, discount_collective, neighbour};
+pub use collective_counts::{
+    count_collective, ring_neighbour, sum_of_collectives, uncount_collective,
+};
 pub use comm_entries::{
-    attributes, degrees, errhandler, get, get_mut, has_spawned, is_any_connected, members, rank_of,
-    remote_members, session, set_errhandler, size_of_both, workers_only,
+    attributes, degrees, errhandler, get, get_mut, has_any_spawned, has_spawned, members, rank_of,
+    remote_members, require_workers_only, session, set_errhandler, size_of_both,
 };
 pub use communicator::{Comm, SELF, SELF_UID, WORLD, WORLD_UID};
 pub use local_comms::LocalComms;
 pub use predefined_comms::{
-    bridge, drop_reals, handle, init, my_rank, null_handle, self_handle, world_handle,
+    bridge, discard_reals, handle, init, my_rank, null_handle, self_handle, world_handle,
 };
 pub use rebuild::rebuild;
-pub use recent_comm::{forget_recent, index, rank_and_size, spans_all, worker_of};
+pub use recent_comm::{discard_recent, index, rank_and_size, spans_all, worker_of};
 pub use spawned_worker::is_spawned;
 pub use topology::Topology;

@@ -15,10 +15,11 @@ mod recipe;
 mod recipe_inspection;
 
 pub use datatype_entries::{
-    attributes, attributes_to_set, create, equivalent, free, index, is_predefined, kept_recipe,
-    may_free, recipe, release, retain, set_committed, set_name,
+    attributes, attributes_for_update, create, duplicate_equal, free, index_of_created,
+    is_predefined, may_free, recipe, recipe_even_if_freed, release, retain, set_committed,
+    set_name,
 };
 pub use datatype_rebuild::{rebuild, release_all};
 pub use derived_datatype::Datatype;
 pub use real_datatypes::{handle, name_of, null_handle, virtual_of};
-pub use recipe::{Counts, Recipe};
+pub use recipe::{CountSize, Recipe};

@@ -5,5 +5,5 @@
 mod dynamic_entry;
 mod ports;
 
-pub use dynamic_entry::{captured, get, get_mut, settled, went_back};
-pub use ports::{Begun, Board, Dynamic, Found, Word};
+pub use dynamic_entry::{get, get_mut, record_capture, record_commit, record_rollback};
+pub use ports::{ConnectProgress, ConnectionMessage, ConnectionState, FoundPeer, PublicBoard};

@@ -10,7 +10,7 @@ mod error_codes;
 mod error_handler;
 mod error_object;
 
-pub use errhandler_entries::{create, default_of_files, free, is_of, no_file, null_handle};
+pub use errhandler_entries::{create, default_of_files, free, is_of, null_file, null_handle};
 pub use error_codes::{ErrorCodes, LAST_PREDEFINED};
-pub use error_handler::{Action, Errhandler, Kind};
-pub use error_object::Object;
+pub use error_handler::{Errhandler, ErrhandlerKind, ErrorAction};
+pub use error_object::ErrorObject;

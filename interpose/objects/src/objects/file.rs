@@ -9,14 +9,16 @@ mod files_at_cut;
 pub mod layout;
 mod local_file;
 mod open_file;
-pub mod pointer;
-mod registered;
+mod registered_representation;
 pub mod representation;
+pub mod shared_pointer;
 
 pub use file_entries::{
-    descriptor, enter, forget_open, get, get_mut, handle, index, layout, open, remove, set_layout,
+    descriptor, discard_local, enter, get, get_mut, handle, index, layout, open, remove, set_layout,
 };
-pub use files_at_cut::{Failed, check_nodes, have_names, is_on_one_node, note, put_back};
+pub use files_at_cut::{
+    FileError, check_names, check_nodes, is_on_one_node, record_at_cut, restore,
+};
 pub use local_file::LocalFile;
-pub use open_file::{File, Pointer, Representation, Split, View, mode};
-pub use registered::Registered;
+pub use open_file::{FileView, OpenFile, Representation, SharedPointer, SplitCollective, mode};
+pub use registered_representation::RegisteredRepresentation;

@@ -4,6 +4,7 @@ mod info_entries;
 mod info_pairs;
 
 pub use info_entries::{
-    ERR_INFO, adopt, create, free, get_mut, index, make, null_handle, pairs, rebuild, release_all,
+    ERR_INFO, adopt, create, create_real, free, get_mut, index, null_handle, pairs, rebuild,
+    release_all,
 };
 pub use info_pairs::Info;

@@ -9,10 +9,10 @@ use crate::Runtime;
 /// Replaces all objects by saved ones; real handles are invalid until they are rebuilt.
 pub fn replace(rt: &Runtime, saved: Objects) {
     rt.objects.all.set(saved);
-    rt.objects.forget_recent_part();
-    comm::forget_recent(rt);
-    file::forget_open(rt);
-    session::tell(rt);
+    rt.objects.discard_recent_part();
+    comm::discard_recent(rt);
+    file::discard_local(rt);
+    session::publish_state(rt);
 }
 
 /// Releases the real objects that are local to this process, before [`replace`].
@@ -21,7 +21,7 @@ pub fn release_local(rt: &Runtime) {
     datatype::release_all(rt);
     op::release_all(rt);
     info::release_all(rt);
-    tool::forget_reals(rt);
+    tool::discard_reals(rt);
 }
 
 /// Creates the real objects that need no communication from their recipes.

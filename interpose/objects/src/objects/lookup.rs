@@ -2,8 +2,10 @@
 
 use crate::Runtime;
 use crate::generated::HandleKind;
-pub use crate::handles::created;
-use crate::handles::{Named, named, predefined_handle, predefined_of, virtual_handle};
+pub use crate::handles::created_index;
+use crate::handles::{
+    DenotedObject, denoted_object, predefined_handle, predefined_of, virtual_handle,
+};
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -22,13 +24,13 @@ const FORTRAN_INVALID: c_int = -1;
 
 /// Returns the Fortran handle of a handle; `real` supplies it for a predefined one.
 pub fn to_fortran(kind: HandleKind, handle: *mut c_void, real: impl FnOnce() -> c_int) -> c_int {
-    match named(handle) {
-        Named::Created(_) => created(kind, handle)
+    match denoted_object(handle) {
+        DenotedObject::Created(_) => created_index(kind, handle)
             .and_then(|index| c_int::try_from(index).ok()?.checked_add(FORTRAN_BASE))
             .filter(|&number| number < FORTRAN_END)
             .unwrap_or(FORTRAN_INVALID),
-        Named::Predefined(_) => real(),
-        Named::Nothing => FORTRAN_INVALID,
+        DenotedObject::Predefined(_) => real(),
+        DenotedObject::Nothing => FORTRAN_INVALID,
     }
 }
 
@@ -52,15 +54,15 @@ pub fn from_fortran(
 }
 
 /// Predefined handle, looked up once by the name of its data symbol.
-pub struct Predefined {
+pub struct PredefinedHandle {
     name: &'static str,
     address: AtomicUsize,
 }
 
-impl Predefined {
+impl PredefinedHandle {
     /// Returns a predefined handle by its name; looked up at the first use.
-    pub const fn new(name: &'static str) -> Predefined {
-        Predefined {
+    pub const fn new(name: &'static str) -> PredefinedHandle {
+        PredefinedHandle {
             name,
             address: AtomicUsize::new(0),
         }
@@ -69,13 +71,13 @@ impl Predefined {
     #[inline]
     pub fn get(&self, rt: &Runtime) -> *mut c_void {
         match self.address.load(Ordering::Relaxed) {
-            0 => self.look_up(rt),
+            0 => self.find(rt),
             address => address as *mut c_void,
         }
     }
 
     #[cold]
-    fn look_up(&self, rt: &Runtime) -> *mut c_void {
+    fn find(&self, rt: &Runtime) -> *mut c_void {
         let address = predefined_handle(rt, self.name);
         self.address.store(address as usize, Ordering::Relaxed);
         address
@@ -84,7 +86,7 @@ impl Predefined {
 
 #[cfg(test)]
 mod tests {
-    use super::{created, from_fortran, to_fortran};
+    use super::{created_index, from_fortran, to_fortran};
     use crate::Runtime;
     use crate::generated::HandleKind;
     use crate::handles::virtual_handle;
@@ -92,16 +94,16 @@ mod tests {
     #[test]
     fn created_handles_are_of_one_kind() {
         let handle = virtual_handle(HandleKind::Group, 7);
-        assert_eq!(created(HandleKind::Group, handle), Some(7));
-        assert_eq!(created(HandleKind::Op, handle), None);
+        assert_eq!(created_index(HandleKind::Group, handle), Some(7));
+        assert_eq!(created_index(HandleKind::Op, handle), None);
         assert_eq!(
-            created(HandleKind::Group, handle.wrapping_byte_add(8)),
+            created_index(HandleKind::Group, handle.wrapping_byte_add(8)),
             None
         );
     }
 
     #[test]
-    fn fortran_numbers_go_there_and_back() {
+    fn fortran_handles_survive_a_round_trip() {
         let rt = &Runtime::new();
         let handle = virtual_handle(HandleKind::Op, 41);
         assert_eq!(

@@ -16,6 +16,6 @@ pub fn objects(rt: &Runtime) -> Ref<'_, Objects> {
 /// Borrows the objects to change them.
 #[track_caller]
 pub fn objects_mut(rt: &Runtime) -> RefMut<'_, Objects> {
-    rt.objects.forget_recent_part();
+    rt.objects.discard_recent_part();
     rt.objects.all.borrow_mut()
 }

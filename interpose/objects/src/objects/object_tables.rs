@@ -5,16 +5,16 @@
 use super::attribute::Keyvals;
 use super::comm::{Comm, LocalComms};
 use super::datatype::Datatype;
-use super::dynamic::Dynamic;
+use super::dynamic::ConnectionState;
 use super::errhandler::{Errhandler, ErrorCodes};
-use super::file::{File, LocalFile, Registered};
+use super::file::{LocalFile, OpenFile, RegisteredRepresentation};
 use super::group::Group;
 use super::info::Info;
 use super::op::{Bindings, Op};
 use super::session::{Session, WorldModel};
 use super::slots::Slots;
-use super::tool::{Reals, Tool};
-use super::window::{Direct, RecentPart, Window};
+use super::tool::{RealToolHandles, ToolHandles};
+use super::window::{DirectWindow, RecentPart, Window};
 use crate::runtime_state::StateCell;
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
@@ -33,13 +33,13 @@ pub struct ObjectTables {
     /// State of open files, by index.
     pub(super) files: StateCell<BTreeMap<u32, LocalFile>>,
     /// True if the message about an open file without a name was logged.
-    pub(super) nameless_told: Cell<bool>,
+    pub(super) is_nameless_logged: Cell<bool>,
     /// Access to the memory of windows in this MPI instance, by index of the window.
-    pub(super) direct: StateCell<BTreeMap<u32, Rc<Direct>>>,
+    pub(super) direct: StateCell<BTreeMap<u32, Rc<DirectWindow>>>,
     /// Most recently accessed part of a window.
     pub(super) recent: StateCell<Option<RecentPart>>,
     /// Real handles of the tool interface.
-    pub(super) tools: StateCell<Reals>,
+    pub(super) tools: StateCell<RealToolHandles>,
     /// Functions of the program that the trampolines call.
     pub(super) bindings: StateCell<Bindings>,
 }
@@ -52,9 +52,9 @@ pub struct Objects {
     pub datatypes: Slots<Datatype>,
     pub ops: Slots<Op>,
     pub errhandlers: Slots<Errhandler>,
-    pub files: Slots<File>,
+    pub files: Slots<OpenFile>,
     /// Data representations that the program has registered.
-    pub representations: Vec<Registered>,
+    pub representations: Vec<RegisteredRepresentation>,
     /// Program's handle of the error handler of `MPI_FILE_NULL`; zero for the default.
     pub file_errhandler: u64,
     /// Error classes and codes of the program.
@@ -62,11 +62,11 @@ pub struct Objects {
     pub infos: Slots<Info>,
     pub keyvals: Keyvals,
     /// Handles of the tool interface that the program has.
-    pub tool: Tool,
+    pub tool: ToolHandles,
     pub windows: Slots<Window>,
     pub sessions: Slots<Session>,
     /// Ports and published names.
-    pub dynamic: Dynamic,
+    pub dynamic: ConnectionState,
     /// State of the World Model: `MPI_Init` and `MPI_Finalize`.
     pub world_model: WorldModel,
 }
@@ -87,27 +87,27 @@ impl ObjectTables {
                 error_codes: ErrorCodes::NONE,
                 infos: Slots::NONE,
                 keyvals: Keyvals::NONE,
-                tool: Tool::NONE,
+                tool: ToolHandles::NONE,
                 windows: Slots::NONE,
                 sessions: Slots::NONE,
-                dynamic: Dynamic::NONE,
+                dynamic: ConnectionState::NONE,
                 world_model: WorldModel::NotYet,
             }),
             comm: LocalComms::start(),
             spawns: Cell::new((0, 0)),
             reverse: StateCell::new(None),
             files: StateCell::new(BTreeMap::new()),
-            nameless_told: Cell::new(false),
+            is_nameless_logged: Cell::new(false),
             direct: StateCell::new(BTreeMap::new()),
             recent: StateCell::new(None),
-            tools: StateCell::new(Reals::START),
+            tools: StateCell::new(RealToolHandles::START),
             bindings: StateCell::new(Bindings::start()),
         }
     }
 
     /// Discards the most recently accessed part of a window.
     #[inline]
-    pub(super) fn forget_recent_part(&self) {
+    pub(super) fn discard_recent_part(&self) {
         if self.recent.borrow().is_some() {
             self.recent.set(None);
         }

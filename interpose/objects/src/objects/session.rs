@@ -9,7 +9,7 @@ mod session_entries;
 mod world_model;
 
 pub use session_entries::{
-    ERR_SESSION, SETS, create, errhandler, first, get_mut, index, members, null_handle, remove,
-    set_world_model, tell,
+    ERR_SESSION, SETS, create, errhandler, first, get_mut, index, members, null_handle,
+    publish_state, remove, set_world_model,
 };
-pub use world_model::{Session, WorldModel, are_any, world_model};
+pub use world_model::{Session, WorldModel, has_sessions, world_model};

@@ -74,7 +74,7 @@ mod tests {
     use super::Slots;
 
     #[test]
-    fn freed_indices_are_used_again_lowest_first() {
+    fn freed_indices_are_reused_lowest_first() {
         let mut slots = Slots::default();
         assert_eq!(
             (0..4).map(|value| slots.insert(value)).collect::<Vec<_>>(),

@@ -11,11 +11,11 @@ mod tool_variables;
 pub mod written;
 mod written_values;
 
-pub use tool_handles::{Of, Reals, handle, index};
+pub use tool_handles::{RealToolHandles, ToolHandleKind, handle, index};
 pub use tool_library::{
-    ALL, Bound, INVALID_HANDLE, INVALID_SESSION, NO_STARTSTOP, NO_WRITE, NOT_INITIALIZED, Variable,
-    describe_cvar, describe_pvar, find_cvar, forget_reals, is_open, make_cvar, make_pvar,
-    make_session, open, real_of, set_real,
+    ALL, BoundObject, INVALID_HANDLE, INVALID_SESSION, NO_STARTSTOP, NO_WRITE, NOT_INITIALIZED,
+    VariableInfo, describe_cvar, describe_pvar, discard_reals, find_cvar, is_open, make_cvar,
+    make_pvar, make_session, open, real_of, set_real,
 };
 pub use tool_rebuild::rebuild;
-pub use tool_variables::{Cvar, Pvar, Tool};
+pub use tool_variables::{Cvar, Pvar, ToolHandles};

@@ -7,31 +7,31 @@
 mod direct;
 mod direct_windows;
 mod epochs;
-mod held;
+mod library_epochs;
 mod locks;
-mod number;
+mod number_type;
+mod own_locks;
 pub mod passive;
-mod quiet;
-pub mod recent;
+mod quiesce;
+pub mod recent_access;
 mod recent_part;
 mod region;
 mod rma_window;
 pub mod shared;
-mod told;
 mod window_entries;
 mod window_hints;
 mod window_rebuild;
 
-pub use direct::{Direct, Flush};
+pub use direct::{DirectWindow, FlushWork};
 pub use direct_windows::direct;
-pub use epochs::{Epochs, Hold, LOCK_SHARED, NO_CHECK};
-pub use quiet::{meet_again, quiesce};
-pub use recent::change_epochs;
+pub use epochs::{Epochs, LOCK_SHARED, LockKind, NO_CHECK};
+pub use quiesce::{quiesce, wait_for_captures};
+pub use recent_access::change_epochs;
 pub use recent_part::RecentPart;
-pub use rma_window::{Cells, Flavor, NO_LOCKS, Window};
+pub use rma_window::{AttributeCells, NO_LOCKS, Window, WindowFlavor};
 pub use window_entries::{
     attributes, comm_of, errhandler, exposed, get, get_mut, handle, has_spawned, index,
     null_handle, predefined, register, remove,
 };
-pub use window_hints::{Hints, info_of, told_hints};
-pub use window_rebuild::{drop_reals, rebuild};
+pub use window_hints::{WindowHints, info_of, visible_hints};
+pub use window_rebuild::{discard_reals, rebuild};

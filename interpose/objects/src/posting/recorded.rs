@@ -7,20 +7,20 @@ use crate::generated::{Proc, make_request};
 use crate::handles::{
     VirtComm, VirtDatatype, VirtInfo, VirtOp, real_comm, real_datatype, real_info, real_op,
 };
-use crate::requests::{self, Argument, Recipe};
+use crate::requests::{self, Argument, RequestRecipe};
 use std::any::Any;
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::{RealDatatype, RealRequest};
 
 /// Arrays that the library reads until the request is freed.
 #[derive(Default)]
-struct Arrays {
+struct RequestArrays {
     integers: Vec<Vec<c_int>>,
     longs: Vec<Vec<i64>>,
     datatypes: Vec<Vec<RealDatatype>>,
 }
 
-impl Arrays {
+impl RequestArrays {
     /// Returns the argument in the form for the library.
     fn word(&mut self, rt: &Runtime, argument: &Argument) -> u64 {
         let pointer = |handle: u64| handle as *mut c_void;
@@ -32,18 +32,18 @@ impl Arrays {
             Argument::Op(handle) => real_op(rt, VirtOp(pointer(*handle))).0 as u64,
             Argument::Comm(handle) => real_comm(rt, VirtComm(pointer(*handle))).0 as u64,
             Argument::Info(handle) => real_info(rt, VirtInfo(pointer(*handle))).0 as u64,
-            Argument::Integers(all) => place(&mut self.integers, all.clone()),
-            Argument::Longs(all) => place(&mut self.longs, all.clone()),
+            Argument::Integers(all) => keep_array(&mut self.integers, all.clone()),
+            Argument::Longs(all) => keep_array(&mut self.longs, all.clone()),
             Argument::Datatypes(all) => {
                 let real = |&handle: &u64| real_datatype(rt, VirtDatatype(pointer(handle)));
-                place(&mut self.datatypes, all.iter().map(real).collect())
+                keep_array(&mut self.datatypes, all.iter().map(real).collect())
             }
         }
     }
 }
 
 /// Keeps an array, and returns its address.
-fn place<T>(arrays: &mut Vec<Vec<T>>, array: Vec<T>) -> u64 {
+fn keep_array<T>(arrays: &mut Vec<Vec<T>>, array: Vec<T>) -> u64 {
     let place = array.as_ptr() as u64;
     arrays.push(array);
     place
@@ -52,9 +52,12 @@ fn place<T>(arrays: &mut Vec<Vec<T>>, array: Vec<T>) -> u64 {
 /// Creates the real request.
 ///
 /// Returns it with the arrays that must exist until it is freed, and the return code.
-pub fn make(rt: &Runtime, recipe: &Recipe) -> (RealRequest, Box<dyn Any + Send>, c_int) {
+pub fn create_recorded(
+    rt: &Runtime,
+    recipe: &RequestRecipe,
+) -> (RealRequest, Box<dyn Any + Send>, c_int) {
     let mut request = RealRequest(std::ptr::null_mut());
-    let mut arrays = Arrays::default();
+    let mut arrays = RequestArrays::default();
     let words: Vec<u64> = recipe
         .arguments
         .iter()
@@ -68,7 +71,7 @@ pub fn make(rt: &Runtime, recipe: &Recipe) -> (RealRequest, Box<dyn Any + Send>,
 }
 
 /// Counts the start of a request.
-pub fn is_started(rt: &Runtime, index: u32, number: u64) {
+pub fn count_start(rt: &Runtime, index: u32, number: u64) {
     let Some(recipe) = requests::recipe(rt, number).map(|recipe| recipe.clone()) else {
         return;
     };
@@ -77,6 +80,6 @@ pub fn is_started(rt: &Runtime, index: u32, number: u64) {
     if let (Some(Proc::MPI_Psend_init), [_, Argument::Word(parts), ..]) =
         (procedure, &recipe.arguments[..])
     {
-        requests::open_partitions(rt, index, *parts);
+        requests::record_start(rt, index, *parts);
     }
 }

@@ -1,8 +1,8 @@
 //! Random histories of receives, compared with a failure-free model of MPI's matching.
 
-use crate::early::{self, Early};
+use crate::drained::{self, DrainedMessage};
 use crate::handles::VirtComm;
-use crate::requests::{self, Envelope, Kind, Requests, State};
+use crate::requests::{self, Envelope, RequestKind, RequestState, Requests};
 use std::ffi::c_void;
 use understudy_mpi::real_types::{ANY_SOURCE, ANY_TAG};
 
@@ -68,30 +68,30 @@ impl Queues {
 }
 
 /// Receives in the runtime, on a library of two queues that a failure discards.
-struct Layer {
+struct RuntimeModel {
     requests: Requests,
-    early: Vec<Early>,
+    early: Vec<DrainedMessage>,
     library: Queues,
 }
 
-impl Layer {
-    fn early_of(message: Message) -> Early {
-        Early {
+impl RuntimeModel {
+    fn early_of(message: Message) -> DrainedMessage {
+        DrainedMessage {
             comm: message.comm,
             source: message.source,
             tag: message.tag,
             data: message.number.to_le_bytes().to_vec(),
             claimed: None,
-            owed: None,
+            sender_to_notify: None,
         }
     }
 
     /// Receives from the drained messages or the library's queue.
     ///
-    /// Corresponds to [`super::receive`] and [`super::start_again`].
+    /// Corresponds to [`super::receive`] and [`super::start_in_place`].
     fn take(&mut self, index: u32, envelope: Envelope) -> Option<u64> {
         let comm = VirtComm(envelope.comm as *mut c_void);
-        let got = match early::first(&self.early, comm, envelope.peer, envelope.tag) {
+        let got = match drained::first_matching(&self.early, comm, envelope.peer, envelope.tag) {
             Some(at) => self
                 .early
                 .remove(at)
@@ -106,8 +106,8 @@ impl Layer {
         };
         let request = self.requests.get_mut(index).unwrap();
         request.state = match got {
-            Some(_) => requests::done(requests::EMPTY, 0),
-            None => State::Active,
+            Some(_) => requests::done_state(requests::EMPTY_STATUS, 0),
+            None => RequestState::Active,
         };
         got
     }
@@ -117,7 +117,7 @@ impl Layer {
         let mut unexpected = std::mem::take(&mut self.library.unexpected);
         unexpected.sort_by_key(|message| message.comm);
         self.early
-            .extend(unexpected.into_iter().map(Layer::early_of));
+            .extend(unexpected.into_iter().map(RuntimeModel::early_of));
         let state = (&self.requests, &self.early);
         bincode::encode_to_vec(state, bincode::config::standard()).unwrap()
     }
@@ -129,7 +129,7 @@ impl Layer {
         (self.requests, self.early, self.library) = (requests, early, Queues::default());
         for index in self.requests.by_age() {
             let request = self.requests.get(index).unwrap();
-            if let (Some(envelope), State::Active) =
+            if let (Some(envelope), RequestState::Active) =
                 (request.kind.envelope().copied(), request.state)
             {
                 assert_eq!(
@@ -174,10 +174,10 @@ impl Random {
 
 /// Program, with the runtime and on the model.
 struct Program {
-    layer: Layer,
+    layer: RuntimeModel,
     model: Queues,
     /// Indices of started requests that the program has not completed.
-    held: Vec<u32>,
+    active: Vec<u32>,
     idle: Vec<u32>,
     /// Request and message of each match, in the order of time.
     history: Vec<(u32, u64)>,
@@ -189,12 +189,12 @@ impl Program {
         let mut persistent = || {
             requests.insert(
                 0,
-                Kind::PersistentReceive(random.envelope()),
-                State::Inactive,
+                RequestKind::PersistentReceive(random.envelope()),
+                RequestState::Inactive,
             )
         };
         let idle = (0..PERSISTENT).map(|_| persistent()).collect();
-        let layer = Layer {
+        let layer = RuntimeModel {
             requests,
             early: Vec::new(),
             library: Queues::default(),
@@ -202,7 +202,7 @@ impl Program {
         Program {
             layer,
             model: Queues::default(),
-            held: Vec::new(),
+            active: Vec::new(),
             idle,
             history: Vec::new(),
         }
@@ -215,7 +215,7 @@ impl Program {
             2 if !self.idle.is_empty() => {
                 let at = random.below(self.idle.len() as u64) as usize;
                 let index = self.idle.swap_remove(at);
-                self.layer.requests.renew(index);
+                self.layer.requests.restamp(index);
                 self.begin(index);
             }
             3..=5 => self.arrive(Message {
@@ -224,23 +224,23 @@ impl Program {
                 tag: random.below(TAGS as u64) as i32,
                 number,
             }),
-            6 if !self.held.is_empty() => {
-                let at = random.below(self.held.len() as u64) as usize;
+            6 if !self.active.is_empty() => {
+                let at = random.below(self.active.len() as u64) as usize;
                 self.complete(at);
             }
-            7 if !self.held.is_empty() => {
-                let at = random.below(self.held.len() as u64) as usize;
-                self.cancel(self.held[at]);
+            7 if !self.active.is_empty() => {
+                let at = random.below(self.active.len() as u64) as usize;
+                self.cancel(self.active[at]);
             }
             _ => {}
         }
     }
 
     fn post(&mut self, envelope: Envelope) {
-        let index = self
-            .layer
-            .requests
-            .insert(0, Kind::Receive(envelope), State::Active);
+        let index =
+            self.layer
+                .requests
+                .insert(0, RequestKind::Receive(envelope), RequestState::Active);
         self.begin(index);
     }
 
@@ -260,7 +260,7 @@ impl Program {
             .map(|message| message.number);
         assert_eq!(got, expected, "a receive has got another message");
         self.history.extend(got.map(|number| (index, number)));
-        self.held.push(index);
+        self.active.push(index);
     }
 
     fn arrive(&mut self, message: Message) {
@@ -271,21 +271,22 @@ impl Program {
             "{message:?} has got to another receive"
         );
         if let Some(index) = got {
-            self.layer.requests.get_mut(index).unwrap().state = requests::done(requests::EMPTY, 0);
+            self.layer.requests.get_mut(index).unwrap().state =
+                requests::done_state(requests::EMPTY_STATUS, 0);
             self.history.push((index, message.number));
         }
     }
 
     /// Corresponds to `MPI_Wait` on a request, if that is complete.
     fn complete(&mut self, at: usize) {
-        let index = self.held[at];
+        let index = self.active[at];
         let request = self.layer.requests.get_mut(index).unwrap();
-        if request.state == State::Active {
+        if request.state == RequestState::Active {
             return;
         }
-        self.held.swap_remove(at);
+        self.active.swap_remove(at);
         if request.is_persistent() {
-            request.state = State::Inactive;
+            request.state = RequestState::Inactive;
             self.idle.push(index);
         } else {
             self.layer.requests.remove(index);
@@ -297,7 +298,8 @@ impl Program {
         let was = self.layer.library.cancel(index);
         assert_eq!(was, self.model.cancel(index));
         if was {
-            self.layer.requests.get_mut(index).unwrap().state = requests::done(requests::EMPTY, 0);
+            self.layer.requests.get_mut(index).unwrap().state =
+                requests::done_state(requests::EMPTY_STATUS, 0);
         }
     }
 }
@@ -315,7 +317,7 @@ impl Cut {
         Cut {
             saved: program.layer.cut(),
             model: program.model.clone(),
-            held: program.held.clone(),
+            held: program.active.clone(),
             idle: program.idle.clone(),
         }
     }
@@ -323,7 +325,7 @@ impl Cut {
     fn restore(&self, program: &mut Program) {
         program.layer.roll_back(&self.saved);
         program.model = self.model.clone();
-        program.held.clone_from(&self.held);
+        program.active.clone_from(&self.held);
         program.idle.clone_from(&self.idle);
         let order = |queues: &Queues| {
             queues
@@ -341,7 +343,7 @@ impl Cut {
 }
 
 #[test]
-fn receives_get_the_same_messages_however_often_they_are_posted_again() {
+fn receives_get_equal_messages_after_any_number_of_reposts() {
     let (mut reposted, mut matched) = (0, 0);
     for seed in 0..HISTORIES {
         let mut random = Random(seed);

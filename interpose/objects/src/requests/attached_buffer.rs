@@ -4,28 +4,28 @@ use crate::handles::{VirtComm, VirtSession};
 
 /// Object that a buffer is attached to, as the program's handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-pub enum Owner {
+pub enum BufferOwner {
     Process,
     Comm(u64),
     Session(u64),
 }
 
-impl From<VirtComm> for Owner {
-    fn from(comm: VirtComm) -> Owner {
-        Owner::Comm(comm.0 as u64)
+impl From<VirtComm> for BufferOwner {
+    fn from(comm: VirtComm) -> BufferOwner {
+        BufferOwner::Comm(comm.0 as u64)
     }
 }
 
-impl From<VirtSession> for Owner {
-    fn from(session: VirtSession) -> Owner {
-        Owner::Session(session.0 as u64)
+impl From<VirtSession> for BufferOwner {
+    fn from(session: VirtSession) -> BufferOwner {
+        BufferOwner::Session(session.0 as u64)
     }
 }
 
 #[derive(Clone, Copy, Debug, bincode::Encode, bincode::Decode)]
-pub struct Attached {
+pub struct AttachedBuffer {
     /// Object that the buffer is attached to.
-    pub owner: Owner,
+    pub owner: BufferOwner,
     /// Address on the program side.
     pub address: u64,
     /// Size in bytes.

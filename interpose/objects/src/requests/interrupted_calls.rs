@@ -14,12 +14,12 @@ use crate::work_flags::{self, RESUMES, SEVERAL};
 ///
 /// The call uses them when it is repeated: after it has yielded the MPI lock, or after a rollback
 /// to a cut during the call.
-pub fn begin(rt: &Runtime, requests: [Option<VirtRequest>; 2]) {
+pub fn record_call(rt: &Runtime, requests: [Option<VirtRequest>; 2]) {
     if arch::top_frame().is_some() {
         let indices = requests.map(|request| index(rt, request?));
-        has_ended(rt);
+        clear_call(rt);
         table_mut(rt)
-            .begun
+            .blocking_calls
             .push((mpi_lock::current_block() as u64, indices));
     }
 }
@@ -31,17 +31,20 @@ pub fn resume(rt: &Runtime) -> Option<[Option<VirtRequest>; 2]> {
     }
     let own = mpi_lock::current_block() as u64;
     let table = table(rt);
-    let (_, begun) = table.begun.iter().find(|(thread, _)| *thread == own)?;
+    let (_, begun) = table
+        .blocking_calls
+        .iter()
+        .find(|(thread, _)| *thread == own)?;
     let handle = |index| VirtRequest(handles::virtual_handle(HandleKind::Request, index));
     Some(begun.map(|begun| begun.map(handle)))
 }
 
 /// Records that the blocking call of this thread is complete.
-pub fn has_ended(rt: &Runtime) {
+pub fn clear_call(rt: &Runtime) {
     let own = mpi_lock::current_block() as u64;
     let mut table = table_mut(rt);
-    table.begun.retain(|(thread, _)| *thread != own);
-    if table.begun.is_empty() {
+    table.blocking_calls.retain(|(thread, _)| *thread != own);
+    if table.blocking_calls.is_empty() {
         work_flags::clear(RESUMES);
     }
 }

@@ -1,6 +1,6 @@
 //! Counts of messages and of collective operations that this process has started.
 
-use super::record::Envelope;
+use super::request::Envelope;
 use super::request_borrows::{table, table_mut};
 use super::request_recipe::share_of;
 use super::synchronous;
@@ -32,10 +32,12 @@ pub fn count_started(rt: &Runtime, share: u64) {
 }
 
 /// Returns this process's share of the sum over started operations.
-pub fn started(rt: &Runtime) -> u64 {
+pub fn sum_of_started(rt: &Runtime) -> u64 {
     table(rt)
         .started
-        .wrapping_add(comm::collectives(rt, |uid, ends| share_of(ends, uid, 0)))
+        .wrapping_add(comm::sum_of_collectives(rt, |uid, ends| {
+            share_of(ends, uid, 0)
+        }))
 }
 
 /// Returns the number of the next partitioned message between these ends with this tag.
@@ -62,7 +64,7 @@ pub(super) fn receiver(
     comm: VirtComm,
     (peer, tag): (c_int, c_int),
 ) -> Option<Worker> {
-    synchronous::follow(rt, comm, peer, tag);
+    synchronous::count_follower(rt, comm, peer, tag);
     comm::worker_of(rt, comm, peer)
 }
 

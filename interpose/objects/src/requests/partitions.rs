@@ -1,21 +1,21 @@
 //! Started partitioned sends, until all their partitions are ready.
 
-use super::record::State;
+use super::request::RequestState;
 use super::request_entries::set_state;
 use crate::Runtime;
 
 /// Records the start of a partitioned send.
 ///
 /// The library is not polled until all partitions are ready: Open MPI 5.0 would report completion.
-pub fn open_partitions(rt: &Runtime, index: u32, partitions: u64) {
-    set_state(rt, index, State::Open);
+pub fn record_start(rt: &Runtime, index: u32, partitions: u64) {
+    set_state(rt, index, RequestState::Open);
     let unready = &mut rt.requests.table.borrow_mut().unready;
     unready.retain(|(of, _)| *of != index);
     unready.push((index, partitions));
 }
 
 /// Records that `count` more partitions of a send are ready.
-pub fn are_ready(rt: &Runtime, index: u32, count: u64) {
+pub fn record_ready(rt: &Runtime, index: u32, count: u64) {
     let is_whole = {
         let unready = &mut rt.requests.table.borrow_mut().unready;
         unready
@@ -27,11 +27,11 @@ pub fn are_ready(rt: &Runtime, index: u32, count: u64) {
         unready.len() < before
     };
     if is_whole {
-        set_state(rt, index, State::Active);
+        set_state(rt, index, RequestState::Active);
     }
 }
 
 /// True if a started partitioned send has partitions that are not ready.
-pub fn is_any_unready(rt: &Runtime) -> bool {
+pub fn has_unready(rt: &Runtime) -> bool {
     !rt.requests.table.borrow().unready.is_empty()
 }

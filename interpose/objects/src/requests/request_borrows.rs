@@ -1,6 +1,6 @@
 //! Borrows of the requests of this process.
 
-use super::order::Requests;
+use super::requests_by_age::Requests;
 use crate::Runtime;
 use std::cell::{Ref, RefMut};
 

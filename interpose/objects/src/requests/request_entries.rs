@@ -1,31 +1,31 @@
 //! Entries of requests: queried, changed, passed to the library.
 #![allow(unsafe_code)]
 
-use super::record::{General, Kind, Request, State};
+use super::request::{GeneralizedFunctions, Request, RequestKind, RequestState};
 use super::request_borrows::{table, table_mut};
-use super::request_recipe::Recipe;
+use super::request_recipe::RequestRecipe;
 use super::request_table::NULL;
 use crate::Runtime;
 use crate::generated::{HandleKind, real};
-use crate::handles::{VirtComm, VirtRequest, created};
-use crate::objects::lookup::Predefined;
+use crate::handles::{VirtComm, VirtRequest, created_index};
+use crate::objects::lookup::PredefinedHandle;
 use std::any::Any;
 use std::cell::{Cell, Ref, RefMut};
 use understudy_mpi::real_types::RealRequest;
 
 #[inline]
 pub fn null_handle(rt: &Runtime) -> VirtRequest {
-    static NULL_HANDLE: Predefined = Predefined::new("ompi_request_null");
+    static NULL_HANDLE: PredefinedHandle = PredefinedHandle::new("ompi_request_null");
     VirtRequest(NULL_HANDLE.get(rt))
 }
 
 /// Returns the recipe of a request.
-pub fn recipe(rt: &Runtime, number: u64) -> Option<Ref<'_, Recipe>> {
+pub fn recipe(rt: &Runtime, number: u64) -> Option<Ref<'_, RequestRecipe>> {
     Ref::filter_map(table(rt), |table| table.recipes.get(&number)).ok()
 }
 
 /// True if the program has requests on a communicator.
-pub fn are_on(rt: &Runtime, comm: VirtComm) -> bool {
+pub fn has_requests_on(rt: &Runtime, comm: VirtComm) -> bool {
     table(rt)
         .iter()
         .any(|(_, request)| request.comm == comm.0 as u64)
@@ -47,7 +47,7 @@ pub fn keep_for(rt: &Runtime, index: u32, what: Box<dyn Any + Send>) {
 pub fn join(rt: &Runtime, first: VirtRequest, second: VirtRequest) {
     let second = index(rt, second);
     if let Some(mut request) = index(rt, first).and_then(|it| get_mut(rt, it)) {
-        request.other = second;
+        request.companion = second;
     }
 }
 
@@ -56,7 +56,7 @@ pub fn join(rt: &Runtime, first: VirtRequest, second: VirtRequest) {
 /// `None` for `MPI_REQUEST_NULL` and invalid handles.
 #[inline]
 pub fn index(rt: &Runtime, handle: VirtRequest) -> Option<u32> {
-    created(HandleKind::Request, handle.0).filter(|&index| table(rt).get(index).is_some())
+    created_index(HandleKind::Request, handle.0).filter(|&index| table(rt).get(index).is_some())
 }
 
 /// Returns the request with this index.
@@ -72,7 +72,7 @@ pub fn get_mut(rt: &Runtime, index: u32) -> Option<RefMut<'_, Request>> {
 }
 
 /// Sets the state of a request.
-pub fn set_state(rt: &Runtime, index: u32, state: State) {
+pub fn set_state(rt: &Runtime, index: u32, state: RequestState) {
     if let Some(mut request) = get_mut(rt, index) {
         request.state = state;
     }
@@ -109,25 +109,25 @@ pub fn with_real<T>(rt: &Runtime, index: u32, call: impl FnOnce(&mut RealRequest
 
 /// Returns the range of all indices, including unused ones.
 pub fn indices(rt: &Runtime) -> std::ops::Range<u32> {
-    0..table(rt).places()
+    0..table(rt).index_end()
 }
 
 /// True if a request or its companion is active.
 pub fn is_active(rt: &Runtime, index: u32) -> bool {
     get(rt, index).is_some_and(|request| {
-        request.is_under_way() || request.other.is_some_and(|it| is_active(rt, it))
+        request.is_started() || request.companion.is_some_and(|it| is_active(rt, it))
     })
 }
 
 /// True for a persistent request that is not started.
 pub fn is_inactive(rt: &Runtime, index: u32) -> bool {
-    get(rt, index).is_some_and(|request| request.state == State::Inactive)
+    get(rt, index).is_some_and(|request| request.state == RequestState::Inactive)
 }
 
 /// Returns the functions of a generalized request.
-pub fn general(rt: &Runtime, index: u32) -> Option<General> {
+pub fn general(rt: &Runtime, index: u32) -> Option<GeneralizedFunctions> {
     match get(rt, index)?.kind {
-        Kind::General(general) => Some(general),
+        RequestKind::General(general) => Some(general),
         _ => None,
     }
 }
@@ -148,8 +148,9 @@ pub fn release_real(rt: &Runtime, index: u32) {
 }
 
 /// Returns the indices of the active requests that `wanted` selects.
-pub fn active(rt: &Runtime, wanted: impl Fn(&Kind) -> bool) -> Vec<u32> {
-    let is_wanted = |request: &Request| request.state == State::Active && wanted(&request.kind);
+pub fn active(rt: &Runtime, wanted: impl Fn(&RequestKind) -> bool) -> Vec<u32> {
+    let is_wanted =
+        |request: &Request| request.state == RequestState::Active && wanted(&request.kind);
     let table = table(rt);
     let requests = table.iter().filter(|(_, request)| is_wanted(request));
     requests.map(|(index, _)| index).collect()

@@ -1,21 +1,21 @@
 //! Requests added to the table, freed, removed, and replaced at a rollback.
 
-use super::attached_buffer::Owner;
+use super::attached_buffer::BufferOwner;
 use super::message_counts::{count_started, receiver};
-use super::order::Requests;
 use super::recipe_objects::share;
-use super::record::{EMPTY, Envelope, Kind, State, done};
+use super::request::{EMPTY_STATUS, Envelope, RequestKind, RequestState, done_state};
 use super::request_borrows::table_mut;
 use super::request_entries::{
     active, general, get_mut, index, is_active, join, keep, null_handle, release_real,
 };
-use super::request_recipe::Recipe;
+use super::request_recipe::RequestRecipe;
 use super::request_table::NULL;
+use super::requests_by_age::Requests;
 use super::synchronous;
 use crate::Runtime;
 use crate::errors::SUCCESS;
 use crate::handles::{VirtComm, VirtDatatype, VirtRequest};
-use crate::objects::comm::create::Begun;
+use crate::objects::comm::create::PendingDuplicate;
 use crate::objects::datatype;
 use crate::work_flags::{self, RESUMES};
 use std::any::Any;
@@ -25,12 +25,12 @@ use understudy_mpi::real_types::{RealRequest, Status};
 /// Replaces all requests by saved ones, which are not posted yet.
 pub fn replace(rt: &Runtime, saved: Requests) {
     let mut table = rt.requests.table.borrow_mut();
-    table.reals = vec![NULL; saved.places() as usize];
+    table.reals = vec![NULL; saved.index_end() as usize];
     table.requests = saved;
-    synchronous::restored(&table);
+    synchronous::update_flag(&table);
     table.kept.clear();
     table.unready.clear();
-    if table.requests.begun.is_empty() {
+    if table.requests.blocking_calls.is_empty() {
         work_flags::clear(RESUMES);
     } else {
         work_flags::set(RESUMES);
@@ -44,8 +44,8 @@ pub fn replace(rt: &Runtime, saved: Requests) {
 pub fn add(
     rt: &Runtime,
     comm: VirtComm,
-    kind: Kind,
-    state: State,
+    kind: RequestKind,
+    state: RequestState,
     real: RealRequest,
 ) -> VirtRequest {
     if let Some(datatype) = kind.datatype() {
@@ -58,7 +58,7 @@ pub fn add(
 #[inline(always)]
 pub fn add_send(
     rt: &Runtime,
-    kind: Kind,
+    kind: RequestKind,
     comm: VirtComm,
     (peer, tag): (c_int, c_int),
     real: RealRequest,
@@ -67,9 +67,9 @@ pub fn add_send(
     let handle = {
         let table = &mut *rt.requests.table.borrow_mut();
         table.requests.count_sent(worker);
-        table.add(comm, kind, State::Active, real)
+        table.add(comm, kind, RequestState::Active, real)
     };
-    if matches!(kind, Kind::Synchronous) {
+    if matches!(kind, RequestKind::Synchronous) {
         synchronous::add_for(rt, handle, comm, peer, tag);
     }
     handle
@@ -79,10 +79,16 @@ pub fn add_send(
 pub fn add_receive(
     rt: &Runtime,
     envelope: Envelope,
-    state: State,
+    state: RequestState,
     real: RealRequest,
 ) -> VirtRequest {
-    add(rt, envelope.comm(), Kind::Receive(envelope), state, real)
+    add(
+        rt,
+        envelope.comm(),
+        RequestKind::Receive(envelope),
+        state,
+        real,
+    )
 }
 
 /// Adds an active non-blocking collective.
@@ -95,8 +101,8 @@ pub fn add_collective(
     real: RealRequest,
 ) -> VirtRequest {
     count_started(rt, share(rt, comm, 0));
-    let kind = Kind::Collective(reduces.map(|datatype| datatype.0 as u64));
-    add(rt, comm, kind, State::Active, real)
+    let kind = RequestKind::Collective(reduces.map(|datatype| datatype.0 as u64));
+    add(rt, comm, kind, RequestState::Active, real)
 }
 
 /// Adds a request that creates a communicator, with a companion.
@@ -106,18 +112,18 @@ pub fn add_collective(
 pub fn add_duplicate(
     rt: &Runtime,
     comm: VirtComm,
-    begun: Box<Begun>,
+    begun: Box<PendingDuplicate>,
     made: RealRequest,
     told: Option<RealRequest>,
 ) -> VirtRequest {
     count_started(rt, share(rt, comm, 0));
-    let kind = Kind::Duplicate(begun.index);
-    let handle = add(rt, comm, kind, State::Active, made);
+    let kind = RequestKind::Duplicate(begun.index);
+    let handle = add(rt, comm, kind, RequestState::Active, made);
     // A request without a companion would complete on the fast path, which does not update the
     // table of communicators.
     let told = match told {
-        Some(told) => add(rt, comm, kind, State::Active, told),
-        None => add_done(rt, comm, kind, EMPTY, SUCCESS),
+        Some(told) => add(rt, comm, kind, RequestState::Active, told),
+        None => add_done(rt, comm, kind, EMPTY_STATUS, SUCCESS),
     };
     join(rt, handle, told);
     keep(rt, handle, begun);
@@ -130,7 +136,7 @@ pub fn add_duplicate(
 pub fn finish_duplicate(rt: &Runtime, index: u32) {
     if !active(
         rt,
-        |kind| matches!(kind, Kind::Duplicate(of) if *of == index),
+        |kind| matches!(kind, RequestKind::Duplicate(of) if *of == index),
     )
     .is_empty()
     {
@@ -140,7 +146,7 @@ pub fn finish_duplicate(rt: &Runtime, index: u32) {
     let mut begun = table
         .kept
         .iter()
-        .filter_map(|(_, kept)| kept.downcast_ref::<Begun>());
+        .filter_map(|(_, kept)| kept.downcast_ref::<PendingDuplicate>());
     if let Some(begun) = begun.find(|begun| begun.index == index) {
         begun.finish(rt);
     }
@@ -151,7 +157,7 @@ pub fn finish_duplicate(rt: &Runtime, index: u32) {
 /// `kept` contains the data that the library reads until the request is freed.
 pub fn add_recorded(
     rt: &Runtime,
-    recipe: Recipe,
+    recipe: RequestRecipe,
     real: RealRequest,
     kept: Box<dyn Any + Send>,
 ) -> VirtRequest {
@@ -163,7 +169,13 @@ pub fn add_recorded(
         recipes.insert(number, recipe);
         number
     };
-    let handle = add(rt, comm, Kind::Recorded(number), State::Inactive, real);
+    let handle = add(
+        rt,
+        comm,
+        RequestKind::Recorded(number),
+        RequestState::Inactive,
+        real,
+    );
     keep(rt, handle, kept);
     handle
 }
@@ -172,11 +184,11 @@ pub fn add_recorded(
 pub fn add_done(
     rt: &Runtime,
     comm: VirtComm,
-    kind: Kind,
+    kind: RequestKind,
     status: Status,
     rc: c_int,
 ) -> VirtRequest {
-    add(rt, comm, kind, done(status, rc), NULL)
+    add(rt, comm, kind, done_state(status, rc), NULL)
 }
 
 /// Adds a buffered send, which the program does not complete.
@@ -186,10 +198,10 @@ pub fn add_buffered(
     rt: &Runtime,
     comm: VirtComm,
     real: RealRequest,
-    takes: (Owner, u64),
+    takes: (BufferOwner, u64),
     copy: Box<dyn Any + Send>,
 ) {
-    let mut handle = add(rt, comm, Kind::Send, State::Active, real);
+    let mut handle = add(rt, comm, RequestKind::Send, RequestState::Active, real);
     keep(rt, handle, copy);
     if let Some(mut request) = index(rt, handle).and_then(|it| get_mut(rt, it)) {
         request.buffered = Some(takes);
@@ -208,7 +220,7 @@ pub fn remove(rt: &Runtime, index: u32) {
     }
     table.unready.retain(|(of, _)| *of != index);
     let recipe = match request.kind {
-        Kind::Recorded(number) => table.requests.recipes.remove(&number),
+        RequestKind::Recorded(number) => table.requests.recipes.remove(&number),
         _ => None,
     };
     drop(table);
@@ -218,7 +230,7 @@ pub fn remove(rt: &Runtime, index: u32) {
     if let Some(datatype) = request.kind.datatype() {
         datatype::release(rt, datatype);
     }
-    if let Some(other) = request.other {
+    if let Some(other) = request.companion {
         remove(rt, other);
     }
 }
@@ -233,7 +245,7 @@ pub fn free(rt: &Runtime, handle: &mut VirtRequest) {
     };
     if is_active(rt, index) || general(rt, index).is_some() {
         if let Some(mut request) = get_mut(rt, index) {
-            request.orphan = true;
+            request.is_freed = true;
         }
     } else {
         release_real(rt, index);

@@ -80,17 +80,17 @@ unsafe fn array<T>(
 }
 
 /// Identity of a request, equal in all participating processes.
-pub type Identity = (u64, u64);
+pub type RequestIdentity = (u64, u64);
 
 /// Arguments that recreate a request.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-pub struct Recipe {
+pub struct RequestRecipe {
     /// Slot of the procedure.
     pub slot: u16,
     /// Virtual communicator.
     pub comm: u64,
     /// Identity of the request for all participants.
-    pub identity: Identity,
+    pub identity: RequestIdentity,
     /// Number of participants.
     pub members: u32,
     /// Share that a start adds to the sum over all workers.
@@ -108,19 +108,19 @@ const PARTITIONED: u64 = 1 << 63;
 ///
 /// It is message `number` between two workers with this tag. The receiver's share is the negated
 /// sender's share. An end may be `None`.
-pub fn partitioned(
+pub fn partitioned_identity(
     comm: u64,
     ends: [Option<Worker>; 2],
     tag: c_int,
     number: u64,
-) -> (Identity, u64) {
+) -> (RequestIdentity, u64) {
     let [from, to] = ends.map(|end| end.map_or(u32::MAX, |worker| worker.0));
     let ends = u64::from(from) << 32 | u64::from(to);
     let pair = hash([comm, ends, u64::from(tag as u32)]);
     ((pair, number | PARTITIONED), hash([pair, number, 0]))
 }
 
-impl Recipe {
+impl RequestRecipe {
     pub fn comm(&self) -> VirtComm {
         VirtComm(self.comm as *mut c_void)
     }
@@ -157,7 +157,7 @@ fn hash(words: [u64; 3]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Worker, partitioned, share_of};
+    use super::{Worker, partitioned_identity, share_of};
 
     /// Returns the sum over members, given the number of starts of each.
     fn sum(starts: &[u64], number: u64) -> u64 {
@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn both_ends_of_a_partitioned_message_name_it_alike() {
         let partitioned = |comm, ends: [u32; 2], tag, number| {
-            partitioned(comm, ends.map(|end| Some(Worker(end))), tag, number)
+            partitioned_identity(comm, ends.map(|end| Some(Worker(end))), tag, number)
         };
         assert_eq!(partitioned(3, [1, 2], 9, 4), partitioned(3, [1, 2], 9, 4));
         for other in [

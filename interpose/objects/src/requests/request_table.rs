@@ -1,8 +1,8 @@
 //! Table of requests, with their real requests.
 
-use super::attached_buffer::Attached;
-use super::order::Requests;
-use super::record::{Kind, State};
+use super::attached_buffer::AttachedBuffer;
+use super::request::{RequestKind, RequestState};
+use super::requests_by_age::Requests;
 use crate::generated::HandleKind;
 use crate::handles::{self, VirtComm, VirtRequest};
 use crate::runtime_state::StateCell;
@@ -13,18 +13,18 @@ use understudy_mpi::real_types::RealRequest;
 /// Requests of this process, and buffers for buffered sends.
 pub struct RequestTable {
     /// All requests of the program.
-    pub(super) table: StateCell<Table>,
+    pub(super) table: StateCell<TableWithReals>,
     /// Number of requests that may be freed before all freed ones are tested.
     pub(super) until_reaped: Cell<u32>,
     /// The program's buffers for buffered sends.
-    pub(super) attached: StateCell<Vec<Attached>>,
+    pub(super) attached: StateCell<Vec<AttachedBuffer>>,
 }
 
 impl RequestTable {
     /// Returns the state at the start of the process.
     pub const fn start() -> RequestTable {
         RequestTable {
-            table: StateCell::new(Table {
+            table: StateCell::new(TableWithReals {
                 requests: Requests::NONE,
                 reals: Vec::new(),
                 kept: Vec::new(),
@@ -37,7 +37,7 @@ impl RequestTable {
 }
 
 /// Requests, with their real requests and kept values.
-pub(super) struct Table {
+pub(super) struct TableWithReals {
     pub(super) requests: Requests,
     pub(super) reals: Vec<RealRequest>,
     /// Values that the real library uses until the request with this index is complete.
@@ -48,14 +48,14 @@ pub(super) struct Table {
 
 pub(super) const NULL: RealRequest = RealRequest(std::ptr::null_mut());
 
-impl Table {
+impl TableWithReals {
     /// Adds a request, built in place to avoid a store-forwarding stall.
     #[inline(always)]
     pub(super) fn add(
         &mut self,
         comm: VirtComm,
-        kind: Kind,
-        state: State,
+        kind: RequestKind,
+        state: RequestState,
         real: RealRequest,
     ) -> VirtRequest {
         let index = self.requests.insert(comm.0 as u64, kind, state);

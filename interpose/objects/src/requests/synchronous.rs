@@ -2,12 +2,14 @@
 //!
 //! A cut drains messages that no receive has matched (`drain` of the runtime), so the library
 //! completes their sends. For the program they are not complete: such a request is
-//! [open](State::Open) until the receiver reports that the program has received the message.
+//! [open](RequestState::Open) until the receiver reports that the program has received the message.
 
-use super::record::{EMPTY, Envelope, Kind, Mode, Request, State, done};
+use super::request::{
+    EMPTY_STATUS, Envelope, Request, RequestKind, RequestState, SendMode, done_state,
+};
 use super::request_entries::{get, index, set_state};
-use super::request_table::Table;
-use super::synchronous_sends::Synchronous;
+use super::request_table::TableWithReals;
+use super::synchronous_sends::SynchronousSend;
 use crate::Runtime;
 use crate::errors::SUCCESS;
 use crate::handles::{VirtComm, VirtRequest};
@@ -22,19 +24,19 @@ static HAS_ANY: AtomicBool = AtomicBool::new(false);
 fn is_synchronous(request: &Request) -> bool {
     matches!(
         request.kind,
-        Kind::Synchronous | Kind::PersistentSend(Mode::Synchronous, _)
+        RequestKind::Synchronous | RequestKind::PersistentSend(SendMode::Synchronous, _)
     )
 }
 
-impl Table {
+impl TableWithReals {
     /// Removes sends that are complete.
     fn sweep(&mut self) {
         let requests = &self.requests;
-        let has_ended = |send: &Synchronous| {
+        let has_ended = |send: &SynchronousSend| {
             let request = requests
                 .get(send.index)
                 .filter(|request| is_synchronous(request));
-            request.is_none_or(|request| !request.is_under_way())
+            request.is_none_or(|request| !request.is_started())
         };
         let mut pending = requests.synchronous.pending.clone();
         pending.retain(|send| !has_ended(send));
@@ -54,7 +56,7 @@ pub fn add(rt: &Runtime, index: u32, comm: VirtComm, peer: c_int, tag: c_int) {
     let number = sends.next;
     sends.next += 1;
     sends.pending.retain(|send| send.index != index);
-    sends.pending.push(Synchronous {
+    sends.pending.push(SynchronousSend {
         number,
         index,
         comm: comm.0 as u64,
@@ -74,7 +76,7 @@ pub fn add_for(rt: &Runtime, handle: VirtRequest, comm: VirtComm, peer: c_int, t
 }
 
 /// Records the start of a persistent send.
-pub fn started(rt: &Runtime, index: u32, message: &Envelope) {
+pub fn add_persistent(rt: &Runtime, index: u32, message: &Envelope) {
     if get(rt, index).is_some_and(|request| is_synchronous(&request)) {
         add(rt, index, message.comm(), message.peer, message.tag);
     }
@@ -82,15 +84,15 @@ pub fn started(rt: &Runtime, index: u32, message: &Envelope) {
 
 /// Counts a message that was sent after incomplete synchronous sends.
 #[inline(always)]
-pub(super) fn follow(rt: &Runtime, comm: VirtComm, peer: c_int, tag: c_int) {
-    if are_any() {
-        note(rt, comm, peer, tag);
+pub(super) fn count_follower(rt: &Runtime, comm: VirtComm, peer: c_int, tag: c_int) {
+    if has_any() {
+        count_follower_slow(rt, comm, peer, tag);
     }
 }
 
 #[cold]
 #[inline(never)]
-fn note(rt: &Runtime, comm: VirtComm, peer: c_int, tag: c_int) {
+fn count_follower_slow(rt: &Runtime, comm: VirtComm, peer: c_int, tag: c_int) {
     let table = &mut *rt.requests.table.borrow_mut();
     table.sweep();
     let pending = table.requests.synchronous.pending.iter_mut();
@@ -101,13 +103,13 @@ fn note(rt: &Runtime, comm: VirtComm, peer: c_int, tag: c_int) {
 
 /// True if there may be incomplete synchronous sends.
 #[inline(always)]
-pub fn are_any() -> bool {
+pub fn has_any() -> bool {
     HAS_ANY.load(Ordering::Relaxed)
 }
 
 /// Returns all incomplete synchronous sends.
-pub fn pending(rt: &Runtime) -> Vec<Synchronous> {
-    if !are_any() {
+pub fn pending(rt: &Runtime) -> Vec<SynchronousSend> {
+    if !has_any() {
         return Vec::new();
     }
     let table = &mut *rt.requests.table.borrow_mut();
@@ -118,10 +120,10 @@ pub fn pending(rt: &Runtime) -> Vec<Synchronous> {
 /// Sets the state of a send after a cut.
 ///
 /// `waits` is true if no receive has matched the message.
-pub fn settle(rt: &Runtime, send: &Synchronous, waits: bool) {
+pub fn set_matched(rt: &Runtime, send: &SynchronousSend, waits: bool) {
     let state = match waits {
-        true => State::Open,
-        false => done(EMPTY, SUCCESS),
+        true => RequestState::Open,
+        false => done_state(EMPTY_STATUS, SUCCESS),
     };
     set_state(rt, send.index, state);
 }
@@ -129,7 +131,7 @@ pub fn settle(rt: &Runtime, send: &Synchronous, waits: bool) {
 /// Completes a send when its receiver reports that the program has received the message.
 ///
 /// Reports of sends that are complete are ignored.
-pub fn is_received(rt: &Runtime, number: u64, from: Worker) {
+pub fn complete_received(rt: &Runtime, number: u64, from: Worker) {
     let found = {
         let table = rt.requests.table.borrow();
         let mut pending = table.requests.synchronous.pending.iter();
@@ -138,12 +140,12 @@ pub fn is_received(rt: &Runtime, number: u64, from: Worker) {
             .copied()
     };
     if let Some(send) = found {
-        settle(rt, &send, false);
+        set_matched(rt, &send, false);
     }
 }
 
 /// Updates the flag after requests have been replaced by saved ones.
-pub(super) fn restored(table: &Table) {
+pub(super) fn update_flag(table: &TableWithReals) {
     HAS_ANY.store(
         !table.requests.synchronous.pending.is_empty(),
         Ordering::Relaxed,

@@ -4,7 +4,7 @@ use crate::handles::VirtComm;
 
 /// Synchronous send that is not complete.
 #[derive(Clone, Copy, Debug, bincode::Encode, bincode::Decode)]
-pub struct Synchronous {
+pub struct SynchronousSend {
     /// Number that identifies the send within this process.
     pub number: u64,
     pub(super) index: u32,
@@ -16,7 +16,7 @@ pub struct Synchronous {
     pub followers: u64,
 }
 
-impl Synchronous {
+impl SynchronousSend {
     pub fn comm(&self) -> VirtComm {
         VirtComm(self.comm as *mut _)
     }
@@ -24,14 +24,14 @@ impl Synchronous {
 
 /// Synchronous sends of a process.
 #[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
-pub struct Sends {
-    pub(super) pending: Vec<Synchronous>,
+pub struct SynchronousSends {
+    pub(super) pending: Vec<SynchronousSend>,
     pub(super) next: u64,
 }
 
-impl Sends {
+impl SynchronousSends {
     /// No sends.
-    pub const NONE: Sends = Sends {
+    pub const NONE: SynchronousSends = SynchronousSends {
         pending: Vec::new(),
         next: 0,
     };

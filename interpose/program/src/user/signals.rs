@@ -65,7 +65,7 @@ pub fn capture() -> SignalState {
         libc::umask(creation_mask);
         creation_mask
     };
-    cancellation::take_back();
+    cancellation::restore_handler();
     let actions = actions();
     keep_out(&actions);
     SignalState {

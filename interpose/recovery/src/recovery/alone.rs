@@ -18,7 +18,7 @@ pub fn note(rt: &Runtime, living: &[ProcessReport], plan: &Plan) {
     let living: Vec<ProcessNumber> = living.iter().map(|living| living.process).collect();
     let dead = plan.takeovers.iter().map(|takeover| takeover.worker);
     let dead: Vec<_> = dead
-        .map(|worker| (worker, world.players[worker.index()]))
+        .map(|worker| (worker, world.process_of[worker.index()]))
         .collect();
     rt.recovery
         .alone

@@ -9,9 +9,9 @@ use crate::Runtime;
 use crate::abort::abort_unless;
 use crate::arch::Frame;
 use crate::objects::{comm, tool, window};
-use crate::world::{self, Part};
+use crate::world::{self, Role};
 use crate::{
-    copies, daemon, disk, events, objects, own_messages, rehearsal, rendezvous, renewal, user,
+    control_messages, copies, daemon, disk, events, objects, rehearsal, reinit, rendezvous, user,
 };
 use understudy_formats::events::RecoveryStage;
 use understudy_mpi as mpi;
@@ -52,16 +52,16 @@ pub fn run(rt: &Runtime, report: &mut Report) -> Result<Outcome, Again> {
     let Meeting { living, verdict } = all_have(all, met)?;
     let world = world::get(rt);
     let dead = |player: &ProcessNumber| !living.contains(player);
-    let dead: Vec<ProcessNumber> = world.players.iter().copied().filter(dead).collect();
+    let dead: Vec<ProcessNumber> = world.process_of.iter().copied().filter(dead).collect();
     let plan = verdict.unwrap_or_else(|lost| {
-        report.note_deaths(rt, &dead, &world.players);
+        report.note_deaths(rt, &dead, &world.process_of);
         report.emit(rt);
         give_up(rt, &living, &lost)
     });
     report.stage(rt, RecoveryStage::Replace);
 
     let loaded = all_have(all, take_part(rt, &plan, report))?;
-    report.settle(rt, &dead, &plan, &world.players);
+    report.settle(rt, &dead, &plan, &world.process_of);
     settle(rt, &plan, &loaded);
     found::settle(rt);
     if make_recorded(rt).is_err() || repost(rt).is_err() {
@@ -90,8 +90,8 @@ fn renew(rt: &Runtime, report: &mut Report) -> mpi::Result<(RealComm, Option<Epo
         return Ok((all, None));
     }
     stand_still(rt);
-    let begin = renewal::leave_generation(rt);
-    own_messages::all_is_back();
+    let begin = reinit::leave_instance(rt);
+    control_messages::free_kept();
     report.stage(rt, RecoveryStage::Reset);
     // MPI calls do nothing before the next generation begins: operations in flight have ended with
     // the library state that was reset.
@@ -99,14 +99,14 @@ fn renew(rt: &Runtime, report: &mut Report) -> mpi::Result<(RealComm, Option<Epo
     rehearsal::interrupt(rt);
     user::stop_children(rt);
     objects::release_local(rt);
-    comm::drop_reals(rt);
-    window::drop_reals(rt);
+    comm::discard_reals(rt);
+    window::discard_reals(rt);
     report.stage(rt, RecoveryStage::Drain);
-    match world::get(rt).part {
-        Part::Newcomer => found::inherit(rt),
-        Part::Worker(_) => drop(renewal::take_inheritance(rt)),
+    match world::get(rt).role {
+        Role::Joining => found::inherit(rt),
+        Role::Worker(_) => drop(reinit::take_store(rt)),
     }
-    renewal::begin(rt, begin)?;
+    reinit::begin(rt, begin)?;
     let all = newcomers::gather_all(rt)?;
     report.stage(rt, RecoveryStage::Initialise);
     Ok((all, whole))
@@ -118,7 +118,7 @@ fn renew(rt: &Runtime, report: &mut Report) -> mpi::Result<(RealComm, Option<Epo
 /// failed process, if its threads cannot be stopped, or if its devices cannot be rolled back with
 /// its memory.
 fn stand_still(rt: &Runtime) {
-    let Part::Worker(_) = world::get(rt).part else {
+    let Role::Worker(_) = world::get(rt).role else {
         return;
     };
     if user::must_be_replaced(rt) {
@@ -180,7 +180,7 @@ fn take_part(rt: &Runtime, plan: &Plan, report: &mut Report) -> mpi::Result<Load
     abort_unless(rt, user::undo_files(rt, plan.epoch));
     // Barrier: every node has rolled back its files before any node opens one.
     world::get(rt).workers.barrier()?;
-    window::shared::belong_to(me);
+    window::shared::own_parts_of(me);
     let ready = match plan.lost {
         Some(_) => None,
         None => fetch::fetch(rt, plan, me)?,
@@ -200,11 +200,11 @@ fn take_part(rt: &Runtime, plan: &Plan, report: &mut Report) -> mpi::Result<Load
     world::get(rt).workers.sleeping_barrier()?;
     load::take_locks(rt);
     load::check_nodes(rt, &plan.process_of);
-    comm::drop_reals(rt);
+    comm::discard_reals(rt);
     comm::rebuild(rt, world::get(rt).workers, copies::committed_epoch(rt))?;
     tool::rebuild(rt);
     window::rebuild(rt, &plan.process_of)?;
-    rendezvous::show_again(rt, me)?;
+    rendezvous::republish_board(rt, me)?;
     report.stage(rt, RecoveryStage::Rebuild);
     fetch::make_again(rt, &plan.rebuilds, me)?;
     drop(expected);
@@ -221,7 +221,7 @@ fn settle(rt: &Runtime, plan: &Plan, loaded: &Loaded) {
         .filter(|it| it.process == world.process)
     {
         log::debug!("rank {} plays worker {}", takeover.process, takeover.worker);
-        user::remove_ledger(rt, world.players[takeover.worker.index()]);
+        user::remove_ledger(rt, world.process_of[takeover.worker.index()]);
         {
             let keep = &mut *copies::replicas(rt);
             let (own, on_disk) = (&keep.own, loaded.on_disk);
@@ -234,15 +234,15 @@ fn settle(rt: &Runtime, plan: &Plan, loaded: &Loaded) {
                 &own.state.bytes,
             );
         }
-        daemon::playing(rt, takeover.worker);
+        daemon::report_replacing(rt, takeover.worker);
     }
     world::update(rt, |world| {
         if let Some(worker) = plan.worker_of(world.process) {
-            world.part = Part::Worker(worker);
+            world.role = Role::Worker(worker);
         }
-        world.players.clone_from(&plan.process_of);
+        world.process_of.clone_from(&plan.process_of);
     });
-    disk::go_on_from(rt, world::worker(rt), plan.epoch);
+    disk::resume_from(rt, world::worker(rt), plan.epoch);
     events::set_epoch(plan.epoch);
     found::forget_refusals(rt);
 }

@@ -38,7 +38,7 @@ pub fn meet(
     if dead.is_empty() {
         return Ok(Vec::new());
     }
-    let player = |&worker: &Worker| world::get(rt).players[worker.index()];
+    let player = |&worker: &Worker| world::get(rt).process_of[worker.index()];
     let own = View {
         earlier: earlier(rt),
         players: dead.iter().map(player).collect(),
@@ -55,7 +55,7 @@ pub fn meet(
         .map(|(&rank, marks)| known(rt, rank, marks))
         .collect();
     // Unknown words are 0 in a process; the known values agree.
-    let all = all.extremes(Extreme::Greatest, own.as_flattened())?;
+    let all = all.allreduce_extremes(Extreme::Greatest, own.as_flattened())?;
     let (all, _) = all.as_chunks::<WORDS>();
     let told = dead.iter().copied().zip(players).zip(all);
     let deaths = told

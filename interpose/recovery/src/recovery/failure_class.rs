@@ -19,7 +19,7 @@ pub fn failure(rc: c_int) -> Option<c_int> {
     }
     let means_failure = || match class {
         call::ABANDONED => true,
-        ERR_UNKNOWN | ERR_OTHER | ERR_INTERN | ERR_IN_STATUS => call::is_over_soon(),
+        ERR_UNKNOWN | ERR_OTHER | ERR_INTERN | ERR_IN_STATUS => call::await_over(),
         _ => false,
     };
     (world::is_protected() && means_failure()).then_some(class)

@@ -18,7 +18,7 @@ pub fn held(rt: &Runtime) -> Option<KeptReplicas> {
 
 /// Adopts the replicas that a dead process has left to this joining process.
 pub fn inherit(rt: &Runtime) {
-    disk::forget_loaded(rt, &mut copies::replicas(rt).store);
+    disk::discard_loaded(rt, &mut copies::replicas(rt).store);
     if let Some(got) = copies::adopt(rt) {
         log::debug!("inherited: {got:?}");
         rt.recovery.heritage.borrow_mut().held = Some(KeptReplicas {

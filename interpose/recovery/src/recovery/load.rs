@@ -8,8 +8,8 @@ use crate::generated::Proc;
 use crate::objects::{file, window};
 use crate::reverse_computation::{self, UndoResult};
 use crate::{
-    annotations, clock, copies, disk, early, events, fault, handles, objects, recompute, rehearsal,
-    requests, schedule, system_calls, user,
+    annotations, clock, copies, disk, drained, events, fault, handles, objects, recompute,
+    rehearsal, requests, schedule, system_calls, user,
 };
 use std::time::Instant;
 use understudy_catalogue::message;
@@ -243,17 +243,17 @@ pub fn load(rt: &Runtime, origin: Origin, ready: Option<Prefault>) -> Result<Loa
     if let Err(error) = saved.user.restore_threads(rt, &saved.frame, &with_locks) {
         abort_with_error(rt, message::THREADS_NOT_RESTORED, &error);
     }
-    handles::mark(rt);
+    handles::write_symbol_tags(rt);
     objects::release_local(rt);
     objects::replace(rt, saved.objects);
-    if let Err(error) = file::put_back(rt) {
+    if let Err(error) = file::restore(rt) {
         abort_with_error(rt, message::FILES_NOT_RESTORED, &error);
     }
     objects::rebuild_local(rt);
     copies::expose_windows(rt);
     requests::replace(rt, saved.requests);
-    early::forget_matched(rt);
-    early::replace(rt, saved.early);
+    drained::forget_matched(rt);
+    drained::replace(rt, saved.early);
     schedule::restore(rt, saved.schedule, !is_init(&saved.frame));
     annotations::restore(rt, saved.marks);
     *requests::buffers_mut(rt) = saved.attached;

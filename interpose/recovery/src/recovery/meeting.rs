@@ -7,8 +7,8 @@ use super::wishes;
 use crate::Runtime;
 use crate::abort::abort;
 use crate::gather::gather_from_all;
-use crate::world::{self, Part};
-use crate::{copies, disk, events, peers, renewal, user};
+use crate::world::{self, Role};
+use crate::{copies, disk, events, peers, reinit, user};
 use std::ffi::c_int;
 use std::time::Duration;
 use understudy_abi::exit;
@@ -35,9 +35,9 @@ pub struct Meeting {
 /// Returns the state that this process reports; `whole` is as in [`Identity`].
 fn own_identity(rt: &Runtime, whole: Option<Epoch>) -> ProcessReport {
     let world = world::get(rt);
-    let (part, held) = match world.part {
-        Part::Worker(worker) => (Some(worker), None),
-        Part::Newcomer => (None, found::held(rt)),
+    let (part, held) = match world.role {
+        Role::Worker(worker) => (Some(worker), None),
+        Role::Joining => (None, found::held(rt)),
     };
     let (lost_ns, fetch_ns) = copies::recovery_costs(rt);
     ProcessReport {
@@ -75,7 +75,7 @@ pub fn meet(rt: &Runtime, all: RealComm, whole: Option<Epoch>) -> mpi::Result<Me
     if let Err(
         lost @ (PlanFailure::Copies { .. } | PlanFailure::Behind { .. } | PlanFailure::Everyone),
     ) = &verdict
-        && disk::is_on(rt)
+        && disk::has_disk_level(rt)
     {
         verdict = from_disk(rt, all, &identities, &wishes, lost.clone())?;
     }
@@ -114,7 +114,7 @@ fn note_players(rt: &Runtime, identities: &[ProcessReport]) -> bool {
         .collect();
     world::update(rt, |world| {
         for &(worker, player) in &told {
-            world.players[worker.index()] = player;
+            world.process_of[worker.index()] = player;
         }
     });
     !told.is_empty()
@@ -144,7 +144,7 @@ fn from_disk(
 /// Ends the job; the first of the living processes reports the agreed reason.
 pub fn give_up(rt: &Runtime, living: &[ProcessNumber], lost: &PlanFailure) -> ! {
     if *lost == PlanFailure::Init {
-        renewal::await_restart(rt);
+        reinit::await_restart(rt);
     }
     let (reason, status) = match lost {
         PlanFailure::Program(blamed) => (format!("the job ends: {}", blamed.why), blamed.status),
@@ -174,7 +174,7 @@ pub fn end_together(rt: &Runtime, is_first: bool, code: c_int) -> ! {
 
 /// Returns the text for a worker, with its process and host.
 fn who(rt: &Runtime, worker: Worker) -> String {
-    let player = world::get(rt).players[worker.index()];
+    let player = world::get(rt).process_of[worker.index()];
     format!("worker {worker} (rank {player} on {})", peers::host(player))
 }
 
@@ -182,7 +182,7 @@ fn who(rt: &Runtime, worker: Worker) -> String {
 fn describe(rt: &Runtime, lost: &PlanFailure) -> String {
     match lost {
         PlanFailure::Init => message::FAILURE_IN_INIT.into(),
-        PlanFailure::Copies { .. } | PlanFailure::Everyone if disk::is_on(rt) => {
+        PlanFailure::Copies { .. } | PlanFailure::Everyone if disk::has_disk_level(rt) => {
             message::no_epoch_on_disk(cause(rt, lost)).to_string()
         }
         PlanFailure::Copies { .. } | PlanFailure::Everyone => {

@@ -5,7 +5,7 @@ use crate::copies::{self, Transfer};
 use crate::world;
 use std::mem::replace;
 use understudy_mpi as mpi;
-use understudy_mpi::both;
+use understudy_mpi::combine_results;
 use understudy_numbers::Worker;
 
 /// Transfer with one other worker.
@@ -36,10 +36,10 @@ impl Move {
 /// Completes transfers, and calls `poll` repeatedly for each meanwhile.
 pub fn drive(rt: &Runtime, moves: &mut [Move], mut poll: impl FnMut(&Transfer)) -> mpi::Result<()> {
     let start = |it: &mut Move| it.transfer.start(world::private(rt), it.to, it.from);
-    let mut driven = moves.iter_mut().map(start).fold(Ok(()), both);
+    let mut driven = moves.iter_mut().map(start).fold(Ok(()), combine_results);
     while driven.is_ok() && !moves.iter().all(|it| it.transfer.is_done()) {
         for it in moves.iter_mut() {
-            driven = both(
+            driven = combine_results(
                 driven,
                 it.transfer.poll(rt, &mut copies::replicas(rt).store),
             );

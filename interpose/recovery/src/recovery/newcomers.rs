@@ -8,10 +8,10 @@
 use super::death_history::Death;
 use super::deaths;
 use crate::Runtime;
-use crate::domains::{self, Place, Places};
+use crate::domains::{self, ProcessLocation, ProcessLocations};
 use crate::gather::gather_from_all;
 use crate::schedule::{self, Failures};
-use crate::world::{self, Part, World};
+use crate::world::{self, Role, World};
 use crate::{abort, copies, disk, peers, process_info, system_calls, user};
 use bincode::config::standard;
 use understudy_catalogue::message;
@@ -31,7 +31,7 @@ pub struct Welcome {
     pub deaths: Vec<Death>,
     /// Estimate of failure rates.
     pub failures: Failures,
-    pub disk: Option<disk::Told>,
+    pub disk: Option<disk::DiskInfo>,
 }
 
 /// Returns the communicator of a joining process's first generation, once.
@@ -118,7 +118,7 @@ fn recoveries(members: &[Member]) -> u32 {
 /// Sends the job's state to joining processes, and collects their places.
 fn greet(rt: &Runtime, all: RealComm, members: &[Member]) -> mpi::Result<()> {
     share(all, leader(members)?, welcome(rt))?;
-    let places = domains::meet(all)?;
+    let places = domains::gather_locations(all)?;
     compare(rt, all)?;
     let places = members.iter().zip(places.all());
     let new = places.filter(|(member, _)| member.is_new());
@@ -141,13 +141,13 @@ fn welcome_of(rt: &Runtime) -> Welcome {
     let world = world::get(rt);
     Welcome {
         workers: world.worker_count,
-        players: world.players.clone(),
+        players: world.process_of.clone(),
         nodes: world.nodes.clone(),
         recoveries: world.recoveries,
         redundancy: world.redundancy.clone(),
         deaths: deaths::earlier(rt),
         failures: schedule::state(rt).pace.failures(),
-        disk: disk::told(rt),
+        disk: disk::disk_info(rt),
     }
 }
 
@@ -163,9 +163,9 @@ fn share(all: RealComm, root: Rank, mut text: Vec<u8>) -> mpi::Result<Vec<u8>> {
 /// Records the places of these processes.
 pub fn learn_places<'a>(
     nodes: &mut Vec<u64>,
-    places: impl Iterator<Item = (ProcessNumber, &'a Place)>,
+    places: impl Iterator<Item = (ProcessNumber, &'a ProcessLocation)>,
 ) {
-    let own = domains::own_place();
+    let own = domains::own_location();
     for (number, place) in places {
         peers::add(place, number, &own);
         process_info::update_process_count(number.0 + 1);
@@ -213,7 +213,7 @@ fn hear(rt: &Runtime) -> mpi::Result<World> {
     let members = gather_from_all(all, &own_member)?;
     let text = copies::job_state_of_predecessor(rt).unwrap_or_default();
     let text = share(all, leader(&members)?, text)?;
-    let places: Places = domains::meet(all)?;
+    let places: ProcessLocations = domains::gather_locations(all)?;
     compare(rt, all)?;
     let (told, _) = bincode::decode_from_slice::<Welcome, _>(&text, standard())
         .map_err(|_| mpi::Error::INTERN)?;
@@ -230,7 +230,7 @@ fn hear(rt: &Runtime) -> mpi::Result<World> {
         workers: RealComm::NONE,
         private: RealComm::NONE,
         own,
-        part: Part::Newcomer,
+        role: Role::Joining,
         process: number,
         worker_count: told.workers,
         redundancy: told.redundancy,
@@ -241,6 +241,6 @@ fn hear(rt: &Runtime) -> mpi::Result<World> {
         recoveries: recoveries(&members)
             .checked_sub(1)
             .unwrap_or(told.recoveries),
-        players: told.players,
+        process_of: told.players,
     })
 }

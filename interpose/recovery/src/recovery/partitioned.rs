@@ -9,7 +9,7 @@
 use crate::Runtime;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtDatatype, real_datatype};
-use crate::requests::{Argument, Recipe};
+use crate::requests::{Argument, RequestRecipe};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::{RealComm, RealDatatype, RealRequest};
 use understudy_mpi::{self as mpi, check};
@@ -28,7 +28,7 @@ struct Message {
 
 impl Message {
     /// Returns `None` for a request of another kind, or one without another end.
-    fn of(rt: &Runtime, recipe: &Recipe) -> Option<Message> {
+    fn of(rt: &Runtime, recipe: &RequestRecipe) -> Option<Message> {
         let is_receive = match Proc::from_slot(u32::from(recipe.slot))? {
             Proc::MPI_Precv_init => true,
             Proc::MPI_Psend_init => false,
@@ -125,7 +125,7 @@ impl Message {
 ///
 /// # Errors
 /// The error of a real procedure: the failure of a process.
-pub fn use_once(rt: &Runtime, made: &[(RealRequest, Recipe)]) -> mpi::Result<()> {
+pub fn use_once(rt: &Runtime, made: &[(RealRequest, RequestRecipe)]) -> mpi::Result<()> {
     let messages = made
         .iter()
         .filter_map(|(real, recipe)| Some((*real, Message::of(rt, recipe)?)));

@@ -4,21 +4,21 @@
 //! may grant fewer spares than are missing.
 
 use crate::Runtime;
-use crate::{daemon, process_info, renewal, system_calls, world};
+use crate::{daemon, process_info, reinit, system_calls, world};
 use understudy_catalogue::message;
 
 /// Requests the start of the missing spares.
 ///
 /// All workers call this function at the end of a recovery; the first of them acts.
 pub fn replenish(rt: &Runtime) {
-    let spares = renewal::spares(rt);
+    let spares = reinit::spares(rt);
     let config = process_info::config();
     if world::is_first_worker(rt)
         && config.replenish
         && world::is_protected()
         && spares < config.spares
     {
-        renewal::replenish(grant(spares));
+        reinit::request_spares(grant(spares));
     }
 }
 
@@ -31,7 +31,7 @@ fn grant(spares: u32) -> u32 {
     if !daemon::is_set() {
         return missing;
     }
-    let count = daemon::may_start(spares, wanted).unwrap_or_else(|why| {
+    let count = daemon::grant_spares(spares, wanted).unwrap_or_else(|why| {
         log::info!("the daemon does not say how many spares may be started: {why}");
         missing
     });

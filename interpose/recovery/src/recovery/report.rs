@@ -3,7 +3,7 @@
 use super::deaths;
 use super::meeting;
 use crate::Runtime;
-use crate::{copies, events, fault, renewal, world};
+use crate::{copies, events, fault, reinit, world};
 use std::time::{Duration, Instant};
 use understudy_catalogue::message;
 use understudy_formats::events::{ErrorClass, Kind, RecoveryStage, Spare};
@@ -59,7 +59,7 @@ impl Report {
 
     /// Returns the time from the failure to this process's first sign of the failure.
     fn detection_ns(&self, rt: &Runtime) -> u64 {
-        renewal::failed_at(rt).map_or(0, |at| self.noticed.0.saturating_sub(at))
+        reinit::failed_at(rt).map_or(0, |at| self.noticed.0.saturating_sub(at))
     }
 
     pub fn stage(&mut self, rt: &Runtime, stage: RecoveryStage) {

@@ -7,7 +7,7 @@ use crate::abi;
 use crate::errors::SUCCESS;
 use crate::gather::gather_from_all;
 use crate::objects::comm::freed;
-use crate::requests::{self, Identity, Kind, State};
+use crate::requests::{self, RequestIdentity, RequestKind, RequestState};
 use crate::{copies, fault, posting, world};
 use std::collections::HashMap;
 use std::ffi::c_int;
@@ -30,25 +30,25 @@ pub fn repost(rt: &Runtime) -> mpi::Result<()> {
         };
         fault::point("repost.begin", copies::committed_epoch(rt));
         match kind {
-            Kind::Receive(envelope) if state == State::Active => {
+            RequestKind::Receive(envelope) if state == RequestState::Active => {
                 let (state, real_request, rc) = posting::receive(rt, envelope);
                 check(rc)?;
                 requests::set_real(rt, index, real_request);
                 requests::set_state(rt, index, state);
             }
-            Kind::PersistentSend(..) | Kind::PersistentReceive(_) => {
-                let (real_request, rc) = posting::persistent(rt, &kind);
+            RequestKind::PersistentSend(..) | RequestKind::PersistentReceive(_) => {
+                let (real_request, rc) = posting::create_persistent(rt, &kind);
                 check(rc)?;
                 requests::set_real(rt, index, real_request);
                 // The request is a receive, since all sends have completed at a cut.
-                if state == State::Active {
-                    check(posting::start_again(rt, index))?;
+                if state == RequestState::Active {
+                    check(posting::start_in_place(rt, index))?;
                 }
             }
             _ => {}
         }
     }
-    freed::free_again(rt, |comm| requests::are_on(rt, comm));
+    freed::free_after_recovery(rt, |comm| requests::has_requests_on(rt, comm));
     Ok(())
 }
 
@@ -63,8 +63,8 @@ pub fn make_recorded(rt: &Runtime) -> mpi::Result<()> {
     let mut wanted: Vec<(u64, u32)> = {
         let table = requests::table(rt);
         let requests = table.iter();
-        let number = |kind: &Kind| match kind {
-            Kind::Recorded(number) => Some(*number),
+        let number = |kind: &RequestKind| match kind {
+            RequestKind::Recorded(number) => Some(*number),
             _ => None,
         };
         requests
@@ -73,11 +73,11 @@ pub fn make_recorded(rt: &Runtime) -> mpi::Result<()> {
     };
     wanted.sort_unstable();
     let identity = |number: u64| requests::recipe(rt, number).map(|recipe| recipe.identity);
-    let own: Vec<Identity> = wanted
+    let own: Vec<RequestIdentity> = wanted
         .iter()
         .filter_map(|&(number, _)| identity(number))
         .collect();
-    let mut holders: HashMap<Identity, usize> = HashMap::new();
+    let mut holders: HashMap<RequestIdentity, usize> = HashMap::new();
     for theirs in gather_from_all(world::get(rt).private, &own)? {
         for identity in theirs {
             *holders.entry(identity).or_default() += 1;
@@ -93,7 +93,7 @@ pub fn make_recorded(rt: &Runtime) -> mpi::Result<()> {
             log::debug!("request {index} is not made again: somebody has freed it");
             continue;
         }
-        let (real, kept, rc) = posting::make(rt, &recipe);
+        let (real, kept, rc) = posting::create_recorded(rt, &recipe);
         mpi::check(rc)?;
         requests::set_real(rt, index, real);
         requests::keep_for(rt, index, kept);

@@ -9,7 +9,7 @@ use crate::Runtime;
 use crate::abort::{abort_unless, abort_with_error, await_restart_after_init};
 use crate::arch::Rewound;
 use crate::objects::{comm, tool, window};
-use crate::{arch, copies, disk, events, fault, rendezvous, renewal, system_calls, user, world};
+use crate::{arch, copies, disk, events, fault, reinit, rendezvous, system_calls, user, world};
 use std::time::Instant;
 use understudy_catalogue::message;
 use understudy_formats::events::Kind;
@@ -33,7 +33,7 @@ pub fn from_disk(rt: &Runtime) -> Rewound {
     world::private(rt)
         .barrier()
         .unwrap_or_else(|error| await_restart_after_init(rt, error));
-    window::shared::belong_to(world::worker(rt));
+    window::shared::own_parts_of(world::worker(rt));
     let loaded = load::load(rt, Origin::Restart, None).unwrap_or_else(|load::Damaged(what)| {
         abort_with_error(
             rt,
@@ -43,7 +43,7 @@ pub fn from_disk(rt: &Runtime) -> Rewound {
     });
     load::take_locks(rt);
     make_copies(rt).unwrap_or_else(|error| await_restart_after_init(rt, error));
-    disk::go_on_from(rt, world::worker(rt), epoch);
+    disk::resume_from(rt, world::worker(rt), epoch);
     events::set_epoch(epoch);
     found::settle(rt);
     // All replicas exist, and some workers may have resumed, so failures are recovered from now on.
@@ -59,14 +59,14 @@ pub fn from_disk(rt: &Runtime) -> Rewound {
     if let Err(rewound) = check_own(rt, made, "the program's requests cannot be made again") {
         return rewound;
     }
-    renewal::is_running();
+    reinit::report_running();
     rt.recovery
         .resumed_in_init
         .set(load::is_init(&loaded.frame));
     arch::rewind(&loaded.frame);
     user::threads_go_back(rt, &loaded.frame);
     devices_go_on(rt);
-    loaded.signals.resend(renewal::passed_signals());
+    loaded.signals.resend(reinit::passed_signals());
     system_calls::restore_exceptions(loaded.exceptions);
     events::emit(Kind::Resume {
         recovery: 0,
@@ -80,12 +80,12 @@ pub fn from_disk(rt: &Runtime) -> Rewound {
 /// Rebuilds communicators and replicas; returns when all workers have done so.
 fn make_copies(rt: &Runtime) -> mpi::Result<()> {
     // The program has made no objects since it entered MPI_Init.
-    load::check_nodes(rt, &world::get(rt).players);
-    comm::drop_reals(rt);
+    load::check_nodes(rt, &world::get(rt).process_of);
+    comm::discard_reals(rt);
     comm::rebuild(rt, world::get(rt).workers, copies::committed_epoch(rt))?;
     tool::rebuild(rt);
-    window::rebuild(rt, &world::get(rt).players)?;
-    rendezvous::show_again(rt, world::worker(rt))?;
+    window::rebuild(rt, &world::get(rt).process_of)?;
+    rendezvous::republish_board(rt, world::worker(rt))?;
     fetch::make_all(rt, world::worker(rt))?;
     world::private(rt).barrier()
 }

@@ -9,8 +9,8 @@ use crate::Runtime;
 use crate::arch::{self, Rewound};
 use crate::objects::dynamic;
 use crate::{
-    checkpoint_watchdog, copies, events, headroom, peers, process_info, renewal, system_calls,
-    user, world,
+    checkpoint_watchdog, copies, events, headroom, peers, process_info, reinit, system_calls, user,
+    world,
 };
 use std::ffi::c_int;
 use std::sync::Once;
@@ -45,9 +45,9 @@ pub(super) fn recover(rt: &Runtime, class: c_int) {
         }
     };
     report.emit(rt);
-    peers::keep_only(&world::get(rt).players);
+    peers::retain(&world::get(rt).process_of);
     // Before the program can spawn processes again.
-    renewal::went_back(world::worker(rt), dynamic::went_back(rt));
+    reinit::report_rolled_back(world::worker(rt), dynamic::record_rollback(rt));
     resume(rt, &outcome, &report);
     replenish::replenish(rt);
     checkpoint_watchdog::begin(
@@ -82,7 +82,7 @@ pub fn take_part_at_once(rt: &Runtime) -> Rewound {
 
 /// Resumes the program from the frame of the cut.
 fn resume(rt: &Runtime, outcome: &Outcome, report: &Report) {
-    renewal::is_running();
+    reinit::report_running();
     let epoch = copies::committed_epoch(rt);
     rt.recovery
         .resumed_in_init
@@ -90,7 +90,7 @@ fn resume(rt: &Runtime, outcome: &Outcome, report: &Report) {
     arch::rewind(&outcome.frame);
     user::threads_go_back(rt, &outcome.frame);
     devices_go_on(rt);
-    outcome.signals.resend(renewal::passed_signals());
+    outcome.signals.resend(reinit::passed_signals());
     let total = report.since_failure(rt);
     events::emit(Kind::Resume {
         recovery: report.recovery,

@@ -7,7 +7,7 @@
 
 use super::placement_hint::PlacementHint;
 use crate::{DOOR, Runtime};
-use crate::{daemon, events, renewal, world};
+use crate::{daemon, events, reinit, world};
 use understudy_formats::events::{Kind, SpareChoice};
 use understudy_mpi as mpi;
 use understudy_mpi::call;
@@ -20,14 +20,14 @@ use understudy_wire::spares::Lease;
 /// Registers this process for placement requests, if it has a daemon.
 pub fn offer() {
     if daemon::is_set() {
-        renewal::choose_by(|fallen| choose(DOOR.get(), fallen));
+        reinit::set_chooser(|fallen| choose(DOOR.get(), fallen));
     }
 }
 
 /// Returns the spares that should replace these processes.
 fn choose(rt: &Runtime, fallen: &[ProcessNumber]) -> Vec<ProcessNumber> {
-    let (world, generation) = (world::get(rt), call::wanted());
-    let parts = Worker::all(world.worker_count).zip(&world.players);
+    let (world, generation) = (world::get(rt), call::required_instance());
+    let parts = Worker::all(world.worker_count).zip(&world.process_of);
     let fallen = parts.filter(|(_, player)| fallen.contains(player));
     let dead: Vec<Worker> = fallen.map(|(worker, _)| worker).collect();
     let asked = PlacementHint(daemon::lease(rt, u64::from(generation.0), &dead));
@@ -40,7 +40,8 @@ fn choose(rt: &Runtime, fallen: &[ProcessNumber]) -> Vec<ProcessNumber> {
 
 /// True if this process has queried the daemon for this generation.
 pub fn has_asked(rt: &Runtime) -> bool {
-    let is_current = |(generation, _): &(Generation, PlacementHint)| *generation == call::wanted();
+    let is_current =
+        |(generation, _): &(Generation, PlacementHint)| *generation == call::required_instance();
     rt.recovery.asked.borrow().as_ref().is_some_and(is_current)
 }
 
@@ -69,7 +70,7 @@ pub fn hear(
         .map(|worker| leased(worker).map_or(0, |lease| 1 + u64::from(lease.rank.0)))
         .collect();
     // The process that has queried the daemon has nonzero values; all others have zeros.
-    let heard = all.extremes(Extreme::Greatest, &own)?;
+    let heard = all.allreduce_extremes(Extreme::Greatest, &own)?;
     let wish = |(&worker, word): (&Worker, u64)| {
         let spare = ProcessNumber(word.checked_sub(1)? as u32);
         Some(RequestedSpare { worker, spare })
@@ -120,5 +121,5 @@ pub fn settle(rt: &Runtime, asked: Option<PlacementHint>, plan: &Plan) {
         reason,
     });
     let unused = leases.iter().filter(|lease| !is_used(lease));
-    daemon::give_back(&unused.map(|lease| lease.token).collect::<Vec<_>>());
+    daemon::release_leases(&unused.map(|lease| lease.token).collect::<Vec<_>>());
 }

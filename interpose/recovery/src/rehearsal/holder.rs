@@ -8,7 +8,7 @@ use super::finding::{Proof, Rehearsed};
 use super::message::Message;
 use super::replay_settings::is_used;
 use super::template::{Asked, Template};
-use crate::own_messages::{Peer, tag};
+use crate::control_messages::{Peer, tag};
 use crate::world;
 use crate::{events, fault, headroom};
 use bincode::config::standard;
@@ -52,7 +52,7 @@ impl Holder {
 
     fn receive(&mut self, rt: &Runtime) {
         let Some(message) = &mut self.incoming else {
-            self.incoming = Message::probe(world::private(rt), None, tag::SCRIPT);
+            self.incoming = Message::probe(world::private(rt), None, tag::REPLAY_PLAN);
             return;
         };
         if message.test() == Ok(true)

@@ -1,10 +1,10 @@
 //! Messages about trial replays: bytes of any length, which are sent without blocking.
 #![allow(unsafe_code)]
 
+use crate::control_messages::{self, InFlightBuffer, Peer};
 use crate::errors::SUCCESS;
 use crate::generated::real;
-use crate::own_messages::{self, Lent, Peer};
-use crate::requests::EMPTY;
+use crate::requests::EMPTY_STATUS;
 use std::ffi::c_int;
 use understudy_mpi as mpi;
 use understudy_mpi::real_types::{ANY_SOURCE, RealComm, RealRequest, Status};
@@ -14,7 +14,7 @@ use understudy_numbers::Worker;
 ///
 /// If the message is dropped before it is complete, its memory is kept.
 pub(super) struct Message {
-    pub(super) bytes: Lent<Vec<u8>>,
+    pub(super) bytes: InFlightBuffer<Vec<u8>>,
     requests: Vec<RealRequest>,
     pub(super) from: Worker,
 }
@@ -25,7 +25,7 @@ impl Message {
         let mut requests = Vec::new();
         c_int::try_from(bytes.len()).ok()?;
         // SAFETY: the bytes live as long as the request.
-        unsafe { own_messages::send(bytes.as_ptr().cast(), bytes.len(), to, &mut requests) }
+        unsafe { control_messages::send(bytes.as_ptr().cast(), bytes.len(), to, &mut requests) }
             .ok()?;
         Some(Message::under_way(bytes, requests, to.rank))
     }
@@ -34,13 +34,15 @@ impl Message {
     pub(super) fn receive(length: usize, from: Peer) -> Option<Message> {
         let (mut bytes, mut requests) = (vec![0u8; length], Vec::new());
         // SAFETY: the bytes live as long as the request.
-        unsafe { own_messages::receive(bytes.as_mut_ptr().cast(), length, from, &mut requests) }
-            .ok()?;
+        unsafe {
+            control_messages::receive(bytes.as_mut_ptr().cast(), length, from, &mut requests)
+        }
+        .ok()?;
         Some(Message::under_way(bytes, requests, from.rank))
     }
 
     fn under_way(bytes: Vec<u8>, requests: Vec<RealRequest>, from: Worker) -> Message {
-        let bytes = Lent::new(bytes);
+        let bytes = InFlightBuffer::new(bytes);
         Message {
             bytes,
             requests,
@@ -53,7 +55,7 @@ impl Message {
     /// `from` is the sender; `None` allows any sender.
     pub(super) fn probe(comm: RealComm, from: Option<Worker>, tag: c_int) -> Option<Message> {
         let source = from.map_or(ANY_SOURCE, |worker| worker.0 as c_int);
-        let (mut flag, mut status, mut length) = (0, EMPTY, 0);
+        let (mut flag, mut status, mut length) = (0, EMPTY_STATUS, 0);
         let status: &mut Status = &mut status;
         // SAFETY: a probe on a communicator of the runtime, and the length of a message of bytes.
         unsafe {
@@ -71,9 +73,9 @@ impl Message {
     ///
     /// After an error the library may still access the memory.
     pub(super) fn test(&mut self) -> mpi::Result<bool> {
-        let has_ended = own_messages::test(&mut self.requests)?;
+        let has_ended = control_messages::test(&mut self.requests)?;
         if has_ended {
-            self.bytes.give_back();
+            self.bytes.complete();
         }
         Ok(has_ended)
     }

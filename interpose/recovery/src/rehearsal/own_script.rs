@@ -2,7 +2,7 @@
 
 use super::message::Message;
 use crate::copies::ReplayPlan;
-use crate::disk::{self, Writing};
+use crate::disk::{self, StaticFileWrite};
 use understudy_catalogue::message;
 use understudy_numbers::Epoch;
 
@@ -15,7 +15,7 @@ pub(super) enum Own {
     /// Pages that are being written to a file.
     Writing {
         script: ReplayPlan,
-        writing: Writing,
+        writing: StaticFileWrite,
     },
     /// Replay plan in trial at a buddy, or about to be sent to one.
     Asked { script: ReplayPlan, is_sent: bool },

@@ -10,10 +10,10 @@ use super::own_script::{Own, WorkerState, tell_not_written};
 use super::replay_settings::{is_used, spares_own};
 use super::{base, decision};
 use crate::Runtime;
+use crate::control_messages::{Peer, tag};
 use crate::copies::{PageSource, RecordedPhase, ReplayBase, ReplayPlan, page_sums};
 use crate::fault::{self, Damage};
 use crate::journal::{self, Inputs, Phase};
-use crate::own_messages::{Peer, tag};
 use crate::{abort, annotations, copies, disk, events, process_info, world};
 use bincode::config::standard;
 use std::cell::{Ref, RefMut};
@@ -201,7 +201,7 @@ impl WorkerState {
         let to = Peer {
             comm: world::private(rt),
             rank: rehearser(rt),
-            tag: tag::SCRIPT,
+            tag: tag::REPLAY_PLAN,
         };
         self.sent.extend(Message::send(bytes, to));
     }

@@ -7,7 +7,7 @@
 #![allow(unsafe_code)]
 
 use crate::process_info::process;
-use crate::renewal;
+use crate::reinit;
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
@@ -132,7 +132,7 @@ fn expect_unclosable(name: &str, users: &str) {
     let Some(component) = components(users).find(|component| unclosable.contains(component)) else {
         return;
     };
-    renewal::expect_driver();
+    reinit::expect_driver();
     if process() == ProcessNumber(0) {
         crate::system_calls::print_message(message::libraries_opened_in_advance(
             PREFIX, name, component,

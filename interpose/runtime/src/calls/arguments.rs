@@ -4,7 +4,7 @@
 use crate::abi::{is_foreign, standard_version};
 use crate::errors::{ERR_ARG, SUCCESS};
 use crate::handles::{VirtComm, VirtDatatype};
-use crate::requests::{EMPTY, Envelope};
+use crate::requests::{EMPTY_STATUS, Envelope};
 use std::ffi::{c_char, c_int, c_void};
 use understudy_mpi::real_types::Status;
 
@@ -17,7 +17,7 @@ pub unsafe fn put_status(to: *mut Status, status: Status) {
     if !to.is_null() {
         // The error field belongs to procedures with many statuses. MPICH from 4.2 on also writes
         // it in empty statuses.
-        let writes_all = status == EMPTY && is_foreign() && standard_version() >= (4, 1);
+        let writes_all = status == EMPTY_STATUS && is_foreign() && standard_version() >= (4, 1);
         // SAFETY: the caller guarantees it.
         unsafe {
             let error = if writes_all { SUCCESS } else { (*to).error };

@@ -7,7 +7,7 @@ use crate::generated::callbacks::{CommCopyFn, CommDeleteFn};
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtDatatype, VirtWin};
 use crate::objects::attribute::value::Language;
-use crate::objects::attribute::{DUPLICATE, ERR_KEYVAL, INVALID, Kind, Object};
+use crate::objects::attribute::{AttributedObject, DUPLICATE, ERR_KEYVAL, INVALID_KEY, KeyvalKind};
 use crate::objects::{objects, objects_mut, window};
 use crate::raise::{finish, finish_win, raise};
 use crate::{abi, process_info};
@@ -70,19 +70,19 @@ fn real_value(key: c_int) -> Result<Option<c_int>, c_int> {
 }
 
 /// Passes an error to the object's error handler, or to that of the world.
-fn finish_on(rt: &Runtime, procedure: Proc, rc: c_int, object: Object) -> c_int {
+fn finish_on(rt: &Runtime, procedure: Proc, rc: c_int, object: AttributedObject) -> c_int {
     match object {
-        Object::Comm(comm) => finish(rt, procedure, rc, Some(comm)),
-        Object::Datatype(_) => finish(rt, procedure, rc, None),
-        Object::Win(win) => finish_win(rt, procedure, rc, win),
+        AttributedObject::Comm(comm) => finish(rt, procedure, rc, Some(comm)),
+        AttributedObject::Datatype(_) => finish(rt, procedure, rc, None),
+        AttributedObject::Win(win) => finish_win(rt, procedure, rc, win),
     }
 }
 
-fn missing(object: Object) -> c_int {
+fn missing(object: AttributedObject) -> c_int {
     match object {
-        Object::Comm(_) => ERR_COMM,
-        Object::Datatype(_) => ERR_TYPE,
-        Object::Win(_) => ERR_WIN,
+        AttributedObject::Comm(_) => ERR_COMM,
+        AttributedObject::Datatype(_) => ERR_TYPE,
+        AttributedObject::Win(_) => ERR_WIN,
     }
 }
 
@@ -97,32 +97,32 @@ fn spoken(key: c_int) -> (c_int, Language) {
 /// Handle of an object that caches attributes.
 pub(super) trait Caching {
     /// Kind of the keys.
-    const KIND: Kind;
+    const KIND: KeyvalKind;
 
-    fn object(self) -> Object;
+    fn object(self) -> AttributedObject;
 }
 
 impl Caching for VirtComm {
-    const KIND: Kind = Kind::Comm;
+    const KIND: KeyvalKind = KeyvalKind::Comm;
 
-    fn object(self) -> Object {
-        Object::Comm(self)
+    fn object(self) -> AttributedObject {
+        AttributedObject::Comm(self)
     }
 }
 
 impl Caching for VirtDatatype {
-    const KIND: Kind = Kind::Datatype;
+    const KIND: KeyvalKind = KeyvalKind::Datatype;
 
-    fn object(self) -> Object {
-        Object::Datatype(self)
+    fn object(self) -> AttributedObject {
+        AttributedObject::Datatype(self)
     }
 }
 
 impl Caching for VirtWin {
-    const KIND: Kind = Kind::Win;
+    const KIND: KeyvalKind = KeyvalKind::Win;
 
-    fn object(self) -> Object {
-        Object::Win(self)
+    fn object(self) -> AttributedObject {
+        AttributedObject::Win(self)
     }
 }
 
@@ -135,7 +135,7 @@ pub(super) fn set(
     value: *mut c_void,
 ) -> c_int {
     let object = handle.object();
-    if object.is_for_later(rt) {
+    if object.defer_for_callbacks(rt) {
         return 0;
     }
     let (key, language) = spoken(key);
@@ -150,7 +150,7 @@ pub(super) fn set(
 /// Implements `MPI_Comm_delete_attr` and its variants.
 pub(super) fn delete(rt: &Runtime, procedure: Proc, handle: impl Caching, key: c_int) -> c_int {
     let object = handle.object();
-    if object.is_for_later(rt) {
+    if object.defer_for_callbacks(rt) {
         return 0;
     }
     let rc = if object.exists(rt) {
@@ -182,15 +182,15 @@ pub(super) unsafe fn get(
     }
     let (key, language) = spoken(key);
     let of_window = match object {
-        Object::Win(win) => window::predefined(rt, win, key),
+        AttributedObject::Win(win) => window::predefined(rt, win, key),
         _ => None,
     };
     let found = match object {
-        Object::Comm(_) if (0..PREDEFINED).contains(&key) => predefined(rt, key),
+        AttributedObject::Comm(_) if (0..PREDEFINED).contains(&key) => predefined(rt, key),
         _ if of_window.is_some() => Ok(of_window),
         _ => object
             .get(rt, key)
-            .map(|value| value.map(|value| value.seen(language))),
+            .map(|value| value.map(|value| value.as_seen_by(language))),
     };
     match found {
         Ok(found) => {
@@ -279,6 +279,6 @@ pub(super) unsafe fn free_keyval<H: Caching>(
         return raise(rt, procedure, ERR_KEYVAL, None);
     }
     // SAFETY: the caller guarantees it.
-    unsafe { *keyval = INVALID };
+    unsafe { *keyval = INVALID_KEY };
     SUCCESS
 }

@@ -11,13 +11,13 @@ use crate::errors::{ERR_ARG, ERR_BUFFER, ERR_COMM, ERR_OTHER, SUCCESS};
 use crate::generated::Proc;
 use crate::handles::{VirtComm, VirtRequest, VirtSession};
 use crate::objects::comm;
-use crate::objects::errhandler::Object;
+use crate::objects::errhandler::ErrorObject;
 use crate::objects::session::{self, ERR_SESSION};
 use crate::raise::{finish, raise_on};
-use crate::requests::{Attached, Kind, Owner, State};
+use crate::requests::{AttachedBuffer, BufferOwner, RequestKind, RequestState};
 use crate::{checkpoint, completion, cut, requests};
 use std::ffi::{c_int, c_void};
-use understudy_mpi::abi::{current, limit};
+use understudy_mpi::abi::{foreign_abi, limit};
 use understudy_mpi::real_types::RealRequest;
 
 /// `MPI_BUFFER_AUTOMATIC` of MPICH and of the standard ABI, at addresses that no buffer has.
@@ -26,16 +26,16 @@ use understudy_mpi::real_types::RealRequest;
 const AUTOMATIC: [u64; 2] = [-2i64 as u64, 2];
 
 /// Returns the owner as a handle of the program.
-fn handles(owner: Owner) -> (Option<VirtComm>, Option<VirtSession>) {
+fn handles(owner: BufferOwner) -> (Option<VirtComm>, Option<VirtSession>) {
     match owner {
-        Owner::Process => (None, None),
-        Owner::Comm(comm) => (Some(VirtComm(comm as *mut c_void)), None),
-        Owner::Session(session) => (None, Some(VirtSession(session as *mut c_void))),
+        BufferOwner::Process => (None, None),
+        BufferOwner::Comm(comm) => (Some(VirtComm(comm as *mut c_void)), None),
+        BufferOwner::Session(session) => (None, Some(VirtSession(session as *mut c_void))),
     }
 }
 
 /// Returns the buffer attached to this owner; an error if the owner is invalid.
-fn attached(rt: &Runtime, owner: Owner) -> Result<Option<Attached>, c_int> {
+fn attached(rt: &Runtime, owner: BufferOwner) -> Result<Option<AttachedBuffer>, c_int> {
     match handles(owner) {
         (Some(comm), _) if comm::index(rt, comm).is_none() => Err(ERR_COMM),
         (_, Some(session)) if session::index(rt, session).is_none() => Err(ERR_SESSION),
@@ -44,11 +44,11 @@ fn attached(rt: &Runtime, owner: Owner) -> Result<Option<Attached>, c_int> {
 }
 
 /// Passes an error to the owner's error handler, or to that of the world.
-fn end(rt: &Runtime, procedure: Proc, owner: Owner, outcome: Result<(), c_int>) -> c_int {
+fn end(rt: &Runtime, procedure: Proc, owner: BufferOwner, outcome: Result<(), c_int>) -> c_int {
     match (outcome, handles(owner)) {
         (Ok(()), _) => SUCCESS,
         (Err(rc), (_, Some(session))) if rc != ERR_SESSION => {
-            raise_on(rt, procedure, rc, Object::Session(session))
+            raise_on(rt, procedure, rc, ErrorObject::Session(session))
         }
         (Err(rc), (comm, _)) => finish(rt, procedure, rc, comm),
     }
@@ -58,7 +58,7 @@ fn end(rt: &Runtime, procedure: Proc, owner: Owner, outcome: Result<(), c_int>) 
 pub(super) fn attach(
     rt: &Runtime,
     procedure: Proc,
-    owner: impl Into<Owner>,
+    owner: impl Into<BufferOwner>,
     buffer: *mut c_void,
     size: impl Into<i64>,
 ) -> c_int {
@@ -67,7 +67,7 @@ pub(super) fn attach(
     let outcome = attached(rt, owner).and_then(|before| {
         let is_automatic = AUTOMATIC.contains(&address);
         // MPICH requires room for the overhead of each message.
-        let least = current().map_or(0, |_| limit("MPI_BSEND_OVERHEAD") as i64);
+        let least = foreign_abi().map_or(0, |_| limit("MPI_BSEND_OVERHEAD") as i64);
         match before {
             _ if address == 0 || (size < 0 && !is_automatic) => return Err(ERR_ARG),
             Some(_) if is_mpich() && standard_version() >= (4, 1) => return Err(ERR_OTHER),
@@ -76,7 +76,7 @@ pub(super) fn attach(
             None => {}
         }
         let size = if is_automatic { i64::MAX } else { size };
-        requests::buffers_mut(rt).push(Attached {
+        requests::buffers_mut(rt).push(AttachedBuffer {
             owner,
             address,
             size,
@@ -87,9 +87,9 @@ pub(super) fn attach(
 }
 
 /// Waits until no part of a buffer is in use.
-fn wait(rt: &Runtime, owner: Owner) -> Result<(), Rewound> {
+fn wait(rt: &Runtime, owner: BufferOwner) -> Result<(), Rewound> {
     cut::here(rt)?;
-    while requests::taken(rt, owner) > 0 {
+    while requests::used_bytes(rt, owner) > 0 {
         completion::reap_orphans(rt)?;
         cut::meanwhile(rt)?;
         checkpoint::poll(rt)?;
@@ -104,13 +104,13 @@ fn wait(rt: &Runtime, owner: Owner) -> Result<(), Rewound> {
 pub(super) unsafe fn detach<Size: TryFrom<i64>>(
     rt: &Runtime,
     procedure: Proc,
-    owner: impl Into<Owner>,
+    owner: impl Into<BufferOwner>,
     buffer: *mut c_void,
     size: *mut Size,
 ) -> c_int {
     let owner = owner.into();
     outcome!(wait(rt, owner));
-    let nothing = Attached {
+    let nothing = AttachedBuffer {
         owner,
         address: 0,
         size: 0,
@@ -135,7 +135,7 @@ pub(super) unsafe fn detach<Size: TryFrom<i64>>(
 }
 
 /// Implements `MPI_Buffer_flush` and its variants; returns at once without a buffer.
-pub(super) fn flush(rt: &Runtime, procedure: Proc, owner: impl Into<Owner>) -> c_int {
+pub(super) fn flush(rt: &Runtime, procedure: Proc, owner: impl Into<BufferOwner>) -> c_int {
     let owner = owner.into();
     outcome!(wait(rt, owner));
     end(rt, procedure, owner, attached(rt, owner).map(drop))
@@ -151,7 +151,7 @@ pub(super) fn flush(rt: &Runtime, procedure: Proc, owner: impl Into<Owner>) -> c
 pub(super) unsafe fn begin_flush(
     rt: &Runtime,
     procedure: Proc,
-    owner: impl Into<Owner>,
+    owner: impl Into<BufferOwner>,
     request: *mut VirtRequest,
 ) -> c_int {
     let owner = owner.into();
@@ -160,8 +160,8 @@ pub(super) unsafe fn begin_flush(
         let flush = requests::add(
             rt,
             comm::self_handle(rt),
-            Kind::Flush(owner),
-            State::Open,
+            RequestKind::Flush(owner),
+            RequestState::Open,
             none,
         );
         // SAFETY: the caller guarantees it.

@@ -18,7 +18,7 @@ use crate::errors::SUCCESS;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtDatatype, VirtRequest, real_comm, real_datatype};
 use crate::raise::finish;
-use crate::requests::{self, Envelope, Kind};
+use crate::requests::{self, Envelope, RequestKind};
 use crate::{completion, cut, posting, world};
 use std::any::Any;
 use std::ffi::{c_int, c_void};
@@ -56,7 +56,7 @@ unsafe fn start(
     if rc != SUCCESS {
         return finish(rt, procedure, rc, Some(comm));
     }
-    let send = requests::add_send(rt, Kind::Send, comm, (dest, sendtag), send);
+    let send = requests::add_send(rt, RequestKind::Send, comm, (dest, sendtag), send);
     if let Some(kept) = kept {
         requests::keep(rt, send, kept);
     }
@@ -238,11 +238,11 @@ pub unsafe extern "C" fn MPI_Sendrecv_replace(
                 }
             }
         }
-        requests::begin(rt, [Some(request), None]);
+        requests::record_call(rt, [Some(request), None]);
         let ended = outcome!(completion::wait_with(rt, &mut request, || cut::meanwhile(
             rt
         )));
-        requests::has_ended(rt);
+        requests::clear_call(rt);
         put_status(status, ended.status);
         if is_foreign() && !status.is_null() {
             // MPICH returns the status of a request of its own.

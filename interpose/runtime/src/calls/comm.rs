@@ -9,10 +9,10 @@ use crate::calls::runtime;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtGroup, real_comm, real_group};
 use crate::objects::attribute;
-use crate::objects::comm::create::{self, Made};
+use crate::objects::comm::create::{self, NewComm};
 use crate::objects::comm::{self, freed};
 use crate::raise::{finish, raise};
-use crate::{cut, early, errors, requests};
+use crate::{cut, drained, errors, requests};
 use std::ffi::c_int;
 use understudy_mpi::call;
 use understudy_mpi::real_types::RealComm;
@@ -76,7 +76,7 @@ macro_rules! construct_by_some {
             $crate::objects::comm::create::make(
                 $rt,
                 $constructor,
-                |it| $crate::early::is_used($rt, it),
+                |it| $crate::drained::is_comm_in_use($rt, it),
                 &mut made
             )
         );
@@ -127,7 +127,7 @@ pub(super) unsafe fn constructed(
     rt: &Runtime,
     procedure: Proc,
     rc: c_int,
-    made: Option<Made>,
+    made: Option<NewComm>,
     parent: VirtComm,
     newcomm: *mut VirtComm,
 ) -> c_int {
@@ -139,10 +139,10 @@ pub(super) unsafe fn constructed(
     finish(rt, procedure, rc, Some(parent))
 }
 
-fn enter(rt: &Runtime, made: Made, parent: VirtComm) -> VirtComm {
+fn enter(rt: &Runtime, made: NewComm, parent: VirtComm) -> VirtComm {
     let new = create::register(rt, made, parent);
     // Messages of a former communicator with this handle.
-    early::drop_on(rt, new);
+    drained::drop_on(rt, new);
     new
 }
 
@@ -241,7 +241,7 @@ pub unsafe extern "C" fn MPI_Comm_free(comm: *mut VirtComm) -> c_int {
     let mut rc = attribute::delete_comm(rt, handle);
     // A communicator with spawned processes is freed in any case: the library's finalisation may
     // wait for these processes while it exists.
-    let has_requests = requests::are_on(rt, handle) && !comm::has_spawned(rt, handle);
+    let has_requests = requests::has_requests_on(rt, handle) && !comm::has_spawned(rt, handle);
     if rc == errors::SUCCESS {
         rc = freed::free(rt, index, has_requests);
     }
@@ -249,7 +249,7 @@ pub unsafe extern "C" fn MPI_Comm_free(comm: *mut VirtComm) -> c_int {
         return raise(rt, procedure, rc, Some(handle));
     }
     if !has_requests {
-        early::drop_on(rt, handle);
+        drained::drop_on(rt, handle);
     }
     requests::detach(rt, handle.into());
     // SAFETY: the program's address of a handle.
@@ -282,7 +282,7 @@ pub unsafe extern "C" fn MPI_Comm_disconnect(comm: *mut VirtComm) -> c_int {
         // SAFETY: a communicator; after a success it is not used any longer.
         rc = unsafe { real::PMPI_Comm_disconnect(&mut real) };
         // Open MPI returns MPI_ERR_COMM if its server ends because of a failure.
-        if rc != errors::SUCCESS && comm::has_spawned(rt, handle) && call::is_over_soon() {
+        if rc != errors::SUCCESS && comm::has_spawned(rt, handle) && call::await_over() {
             rc = call::ABANDONED;
         }
         rc = attempt!(rt, rc);
@@ -290,8 +290,8 @@ pub unsafe extern "C" fn MPI_Comm_disconnect(comm: *mut VirtComm) -> c_int {
     if rc != errors::SUCCESS {
         return raise(rt, procedure, rc, Some(handle));
     }
-    freed::part(rt, index);
-    early::drop_on(rt, handle);
+    freed::remove_disconnected(rt, index);
+    drained::drop_on(rt, handle);
     requests::detach(rt, handle.into());
     // SAFETY: the program's address of a handle.
     unsafe { *comm = comm::null_handle(rt) };

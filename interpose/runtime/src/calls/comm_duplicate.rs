@@ -7,10 +7,10 @@ use crate::Runtime;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtInfo, VirtRequest, real_comm, real_info};
 use crate::objects::attribute;
-use crate::objects::comm::create::Begun;
+use crate::objects::comm::create::PendingDuplicate;
 use crate::objects::comm::{self, freed};
 use crate::raise::raise;
-use crate::{attempt, early, errors, requests};
+use crate::{attempt, drained, errors, requests};
 use std::ffi::c_int;
 use understudy_mpi::comm::byte;
 use understudy_mpi::real_types::{RealComm, RealRequest};
@@ -86,21 +86,21 @@ unsafe fn begin_duplicate(
     if let Err(rc) = may_construct(rt, comm, newcomm) {
         return raise(rt, procedure, rc, Some(comm));
     }
-    let Some(mut begun) = Begun::new(rt, comm) else {
+    let Some(mut begun) = PendingDuplicate::new(rt, comm) else {
         // SAFETY: the caller guarantees it.
         return unsafe { duplicate_at_once(rt, procedure, comm, newcomm, request, at_once) };
     };
     let new = comm::handle(rt, begun.index);
-    early::drop_on(rt, new);
+    drained::drop_on(rt, new);
     let rc = attribute::copy_comm(rt, comm, new);
     if rc != errors::SUCCESS {
-        freed::forget(rt, &[begun.index]);
+        freed::remove(rt, &[begun.index]);
         return raise(rt, procedure, rc, Some(comm));
     }
     let mut made = RealRequest(std::ptr::null_mut());
     let rc = attempt!(rt, start(&mut begun.real, &mut made));
     if rc != errors::SUCCESS {
-        freed::forget(rt, &[begun.index]);
+        freed::remove(rt, &[begun.index]);
         return raise(rt, procedure, rc, Some(comm));
     }
     let mut told = None;
@@ -112,7 +112,7 @@ unsafe fn begin_duplicate(
             real::PMPI_Ibcast(number, 8, byte(), 0, real_comm(rt, comm), request)
         });
         if rc != errors::SUCCESS {
-            freed::forget(rt, &[begun.index]);
+            freed::remove(rt, &[begun.index]);
             // The library writes to this memory when the duplicate is complete.
             Box::leak(begun);
             return raise(rt, procedure, rc, Some(comm));
@@ -145,8 +145,14 @@ unsafe fn duplicate_at_once(
     unsafe {
         let rc = duplicated(rt, procedure, rc, comm, newcomm);
         if rc == errors::SUCCESS {
-            let kind = requests::Kind::Collective(None);
-            request.write(requests::add_done(rt, comm, kind, requests::EMPTY, rc));
+            let kind = requests::RequestKind::Collective(None);
+            request.write(requests::add_done(
+                rt,
+                comm,
+                kind,
+                requests::EMPTY_STATUS,
+                rc,
+            ));
         }
         rc
     }

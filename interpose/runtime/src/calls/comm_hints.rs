@@ -33,7 +33,7 @@ pub unsafe extern "C" fn MPI_Comm_set_info(comm: VirtComm, info: VirtInfo) -> c_
     if rc == errors::SUCCESS
         && let Some(mut entry) = comm::get_mut(rt, comm)
     {
-        entry.info = hints::of_comm(rt, real);
+        entry.info = hints::hints_of_comm(rt, real);
     }
     finish(rt, Proc::MPI_Comm_set_info, rc, Some(comm))
 }

@@ -12,7 +12,7 @@ use crate::errors::{ERR_IN_STATUS, ERR_REQUEST, SUCCESS};
 use crate::generated::Proc;
 use crate::handles::{VirtComm, VirtRequest};
 use crate::raise::{finish, raise};
-use crate::requests::{self, EMPTY, Outcome};
+use crate::requests::{self, EMPTY_STATUS, RequestOutcome};
 use crate::{checkpoint, cut, work_flags};
 use arrays::Arrays;
 use std::ffi::c_int;
@@ -72,7 +72,7 @@ pub unsafe extern "C" fn MPI_Request_get_status(
 /// The communicator's error handler gets the error.
 type Failure = Option<(c_int, Option<VirtComm>)>;
 
-fn failure(ended: &Outcome) -> Failure {
+fn failure(ended: &RequestOutcome) -> Failure {
     (ended.rc != SUCCESS).then_some((ended.rc, ended.comm))
 }
 
@@ -207,8 +207,8 @@ pub unsafe extern "C" fn MPI_Request_get_status_all(
     // SAFETY: the program's arrays of `count` elements, and its place for the flag.
     unsafe {
         let peeked = (0..arrays.count).map(|index| completion::peek(rt, *arrays.request(index)));
-        let peeked: Vec<Option<Outcome>> = outcome!(peeked.collect());
-        let all: Option<Vec<Outcome>> = peeked.into_iter().collect();
+        let peeked: Vec<Option<RequestOutcome>> = outcome!(peeked.collect());
+        let all: Option<Vec<RequestOutcome>> = peeked.into_iter().collect();
         flag.write(c_int::from(all.is_some()));
         for (index, ended) in all.iter().flatten().enumerate() {
             arrays.put(index, ended);
@@ -240,7 +240,7 @@ pub unsafe extern "C" fn MPI_Request_get_status_any(
                     .into_iter()
                     .for_each(|ended| put_status(status, ended.status));
             }
-            None if !pending => put_status(status, EMPTY),
+            None if !pending => put_status(status, EMPTY_STATUS),
             None => (),
         }
     }
@@ -283,7 +283,7 @@ pub unsafe extern "C" fn MPI_Waitany(
                 (None, true) => outcome!(cut::meanwhile(rt)),
                 (None, false) => {
                     index.write(UNDEFINED);
-                    put_status(status, EMPTY);
+                    put_status(status, EMPTY_STATUS);
                     return SUCCESS;
                 }
             }
@@ -310,7 +310,7 @@ pub unsafe extern "C" fn MPI_Testany(
             None => {
                 index.write(UNDEFINED);
                 if !pending {
-                    put_status(status, EMPTY);
+                    put_status(status, EMPTY_STATUS);
                 }
                 SUCCESS
             }

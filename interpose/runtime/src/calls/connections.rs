@@ -18,7 +18,7 @@ use crate::errors::*;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtInfo, real_comm};
 use crate::objects::comm;
-use crate::objects::dynamic::{self, Found, Word};
+use crate::objects::dynamic::{self, ConnectionMessage, FoundPeer};
 use crate::raise::raise;
 use crate::{cut, process_info, recovery, rendezvous, system_calls, world};
 use std::ffi::{c_char, c_int};
@@ -58,7 +58,10 @@ impl Waiting {
     /// Waits for a control message that matches, and leaves it in the queue.
     ///
     /// If the program is rolled back to a cut in this wait, the call starts from its entry.
-    fn for_word(rt: &Runtime, is_it: impl Fn(Worker, &Word) -> bool) -> Result<(), Rewound> {
+    fn for_word(
+        rt: &Runtime,
+        is_it: impl Fn(Worker, &ConnectionMessage) -> bool,
+    ) -> Result<(), Rewound> {
         let mut waiting = Waiting { looks: 0 };
         while !hears(rt, &is_it)? {
             waiting.pause(rt)?;
@@ -70,17 +73,20 @@ impl Waiting {
 
 /// Receives control messages; the library makes progress.
 fn hear(rt: &Runtime) -> Result<(), Rewound> {
-    recovery::check_own(rt, rendezvous::hear(rt), NO_WORD)
+    recovery::check_own(rt, rendezvous::receive_arrived(rt), NO_WORD)
 }
 
 /// Returns true if a control message matches.
-fn hears(rt: &Runtime, is_it: impl Fn(Worker, &Word) -> bool) -> Result<bool, Rewound> {
+fn hears(
+    rt: &Runtime,
+    is_it: impl Fn(Worker, &ConnectionMessage) -> bool,
+) -> Result<bool, Rewound> {
     hear(rt)?;
     Ok(dynamic::get(rt).has(is_it))
 }
 
-fn say(rt: &Runtime, to: Worker, word: Word) -> Result<(), Rewound> {
-    recovery::check_own(rt, rendezvous::tell(rt, to, word), NO_WORD)
+fn say(rt: &Runtime, to: Worker, word: ConnectionMessage) -> Result<(), Rewound> {
+    recovery::check_own(rt, rendezvous::send(rt, to, word), NO_WORD)
 }
 
 /// Side of a connection.
@@ -118,11 +124,15 @@ impl Side {
     }
 
     /// Sends the root's result to the other members.
-    fn go(&self, rt: &Runtime, found: Found) -> Result<(), Rewound> {
+    fn go(&self, rt: &Runtime, found: FoundPeer) -> Result<(), Rewound> {
         let others = self.members.iter().enumerate();
         for (_, &member) in others.filter(|(rank, _)| *rank != self.root as usize) {
             let (comm, outcome) = (self.uid, found.map(|(other, _)| other));
-            say(rt, member, Word::Go { comm, outcome })?;
+            say(
+                rt,
+                member,
+                ConnectionMessage::ConnectResult { comm, outcome },
+            )?;
         }
         Ok(())
     }
@@ -131,8 +141,8 @@ impl Side {
     fn find(
         &self,
         rt: &Runtime,
-        root: impl FnOnce() -> Result<Found, Rewound>,
-    ) -> Result<Found, Rewound> {
+        root: impl FnOnce() -> Result<FoundPeer, Rewound>,
+    ) -> Result<FoundPeer, Rewound> {
         let before = dynamic::get_mut(rt).begun(self.thread).found;
         if let Some(found) = before {
             return Ok(found);
@@ -145,12 +155,15 @@ impl Side {
         } else {
             // Another root may have entered the next call already.
             let root = self.members[self.root as usize];
-            let is_it = |from: Worker, word: &Word| {
-                from == root && matches!(word, Word::Go { comm, .. } if *comm == self.uid)
+            let is_it = |from: Worker, word: &ConnectionMessage| {
+                from == root
+                    && matches!(word, ConnectionMessage::ConnectResult { comm, .. } if *comm == self.uid)
             };
             Waiting::for_word(rt, is_it)?;
             match dynamic::get_mut(rt).take(is_it) {
-                Some((_, Word::Go { outcome, .. })) => outcome.map(|other| (other, 0)),
+                Some((_, ConnectionMessage::ConnectResult { outcome, .. })) => {
+                    outcome.map(|other| (other, 0))
+                }
                 _ => Err(ERR_INTERN),
             }
         };
@@ -165,7 +178,7 @@ fn connection(owner: Worker, from: Worker, attempt: u64) -> u64 {
 }
 
 /// Accepts the first connection request.
-fn accept(rt: &Runtime, port: Option<(Worker, u64)>) -> Result<Found, Rewound> {
+fn accept(rt: &Runtime, port: Option<(Worker, u64)>) -> Result<FoundPeer, Rewound> {
     let me = world::worker(rt);
     let Some((owner, number)) = port else {
         return Ok(Err(ERR_PORT));
@@ -173,13 +186,12 @@ fn accept(rt: &Runtime, port: Option<(Worker, u64)>) -> Result<Found, Rewound> {
     if owner != me || !dynamic::get(rt).board.ports.contains(&number) {
         return Ok(Err(ERR_PORT));
     }
-    let is_it =
-        |_: Worker, word: &Word| matches!(word, Word::Knock { port, .. } if *port == number);
+    let is_it = |_: Worker, word: &ConnectionMessage| matches!(word, ConnectionMessage::ConnectRequest { port, .. } if *port == number);
     Waiting::for_word(rt, is_it)?;
     let knock = dynamic::get_mut(rt).take(is_it);
     let Some((
         from,
-        Word::Knock {
+        ConnectionMessage::ConnectRequest {
             attempt, oldest, ..
         },
     )) = knock
@@ -188,20 +200,21 @@ fn accept(rt: &Runtime, port: Option<(Worker, u64)>) -> Result<Found, Rewound> {
     };
     if let Err(rc) = change(rt, |board| {
         board
-            .welcomed
+            .accepted
             .retain(|&(who, last)| who != from.0 || last >= oldest);
-        board.welcomed.insert((from.0, attempt));
+        board.accepted.insert((from.0, attempt));
     }) {
         return Ok(Err(rc));
     }
-    say(rt, from, Word::Welcome { attempt })?;
+    say(rt, from, ConnectionMessage::ConnectAccepted { attempt })?;
     Ok(Ok((from, connection(me, from, attempt))))
 }
 
 /// Requests a connection, and waits for the answer while the port is open.
-fn connect(rt: &Runtime, port: Option<(Worker, u64)>) -> Result<Found, Rewound> {
+fn connect(rt: &Runtime, port: Option<(Worker, u64)>) -> Result<FoundPeer, Rewound> {
     let (me, thread) = (world::worker(rt), mpi_lock::current_block());
-    let Some((owner, number)) = port.filter(|port| port.0.index() < world::get(rt).players.len())
+    let Some((owner, number)) =
+        port.filter(|port| port.0.index() < world::get(rt).process_of.len())
     else {
         return Ok(Err(ERR_PORT));
     };
@@ -213,8 +226,8 @@ fn connect(rt: &Runtime, port: Option<(Worker, u64)>) -> Result<Found, Rewound> 
     }
     // True if the port is open, or has accepted this attempt.
     let is_open = |attempt: Option<u64>| {
-        let board = seen(rendezvous::look(rt, owner))?;
-        let is_welcome = attempt.is_some_and(|attempt| board.welcomed.contains(&(me.0, attempt)));
+        let board = seen(rendezvous::board_of(rt, owner))?;
+        let is_welcome = attempt.is_some_and(|attempt| board.accepted.contains(&(me.0, attempt)));
         Ok(is_welcome || board.ports.contains(&number))
     };
     let begun = dynamic::get_mut(rt).begun(thread).attempt;
@@ -235,7 +248,7 @@ fn connect(rt: &Runtime, port: Option<(Worker, u64)>) -> Result<Found, Rewound> 
             say(
                 rt,
                 owner,
-                Word::Knock {
+                ConnectionMessage::ConnectRequest {
                     port,
                     attempt,
                     oldest,
@@ -247,8 +260,10 @@ fn connect(rt: &Runtime, port: Option<(Worker, u64)>) -> Result<Found, Rewound> 
             attempt
         }
     };
-    let is_it = |_: Worker, word: &Word| *word == Word::Welcome { attempt };
-    let interval = rendezvous::interval(rt, [owner]);
+    let is_it = |_: Worker, word: &ConnectionMessage| {
+        *word == ConnectionMessage::ConnectAccepted { attempt }
+    };
+    let interval = rendezvous::board_poll_interval(rt, [owner]);
     // A call that yields to other threads repeatedly polls each time.
     let first = if begun.is_some() {
         Duration::ZERO
@@ -278,13 +293,13 @@ fn connect(rt: &Runtime, port: Option<(Worker, u64)>) -> Result<Found, Rewound> 
 fn other_end(rt: &Runtime, port: u64) -> Result<Outcome<Worker>, Rewound> {
     let me = world::worker(rt);
     let others = Worker::all(world::get(rt).worker_count).filter(move |other| *other != me);
-    let interval = rendezvous::interval(rt, others.clone());
+    let interval = rendezvous::board_poll_interval(rt, others.clone());
     let (mut waiting, began) = (Waiting { looks: 0 }, Instant::now());
     let (mut next, mut told) = (began, false);
     loop {
         if Instant::now() >= next {
             next = Instant::now() + interval;
-            match seen(rendezvous::look_at(rt, others.clone())) {
+            match seen(rendezvous::boards_of(rt, others.clone())) {
                 Ok(boards) => {
                     if let Some((other, _)) =
                         boards.iter().find(|(_, board)| board.ports.contains(&port))
@@ -318,9 +333,9 @@ fn open(rt: &Runtime, port: u64) -> Outcome<()> {
 ///
 /// Both open a common port for the duration of the call; then the lower worker accepts the
 /// connection of the other.
-fn join_by(rt: &Runtime, port: u64) -> Result<Found, Rewound> {
+fn join_by(rt: &Runtime, port: u64) -> Result<FoundPeer, Rewound> {
     let (me, thread) = (world::worker(rt), mpi_lock::current_block());
-    let known = dynamic::get_mut(rt).begun(thread).joins;
+    let known = dynamic::get_mut(rt).begun(thread).join_peer;
     let found = match known {
         Some(other) => Ok(other),
         None => match open(rt, port) {
@@ -328,7 +343,7 @@ fn join_by(rt: &Runtime, port: u64) -> Result<Found, Rewound> {
             Err(rc) => Err(rc),
         },
     };
-    dynamic::get_mut(rt).begun(thread).joins = found.ok();
+    dynamic::get_mut(rt).begun(thread).join_peer = found.ok();
     let found = match found {
         Ok(other) if me < other => accept(rt, Some((me, port)))?,
         Ok(other) => connect(rt, Some((other, port)))?,
@@ -372,7 +387,7 @@ unsafe fn construct(
     procedure: Proc,
     root: c_int,
     (comm, newcomm): (VirtComm, *mut VirtComm),
-    find: impl FnOnce() -> Result<Found, Rewound>,
+    find: impl FnOnce() -> Result<FoundPeer, Rewound>,
 ) -> c_int {
     let side = match Side::new(rt, comm, root, newcomm) {
         Ok(side) => side,
@@ -383,7 +398,7 @@ unsafe fn construct(
         let both = || sides::of_connection(rt, comm, root, other, connection);
         outcome!(cut::assemble(rt, both));
     }
-    dynamic::get_mut(rt).begun.remove(&side.thread);
+    dynamic::get_mut(rt).in_progress.remove(&side.thread);
     let other = match found {
         Ok((other, _)) => other,
         Err(rc) => return raise(rt, procedure, rc, Some(comm)),

@@ -11,23 +11,23 @@ use crate::generated::Proc;
 use crate::generated::{HandleKind, real};
 use crate::handles::{VirtFile, VirtInfo, VirtRequest, virtual_handle};
 use crate::objects::comm::hints;
-use crate::objects::errhandler::no_file;
+use crate::objects::errhandler::null_file;
 use crate::objects::lookup::{from_fortran, to_fortran};
 use crate::objects::{datatype, info, objects, op};
 use crate::raise::{finish, unsupported};
-use crate::{early, requests};
+use crate::{drained, requests};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::library;
 
 /// Returns true if the program has made an object of this kind with this index.
 pub(super) fn exists(rt: &Runtime, kind: HandleKind, index: u32) -> bool {
     match kind {
-        HandleKind::Datatype => datatype::index(rt, datatype::handle(index)).is_some(),
+        HandleKind::Datatype => datatype::index_of_created(rt, datatype::handle(index)).is_some(),
         HandleKind::Group => objects(rt).groups.get(index).is_some(),
         HandleKind::Info => objects(rt).infos.get(index).is_some(),
         HandleKind::Op => op::exists(rt, index),
         HandleKind::Errhandler => objects(rt).errhandlers.get(index).is_some(),
-        HandleKind::Message => early::matched_exists(rt, index),
+        HandleKind::Message => drained::matched_exists(rt, index),
         // Conversions of other kinds are handwritten.
         _ => false,
     }
@@ -59,7 +59,7 @@ pub unsafe extern "C" fn MPI_Request_f2c(request: c_int) -> VirtRequest {
 pub unsafe extern "C" fn MPI_File_c2f(fh: VirtFile) -> c_int {
     let rt = runtime();
     to_fortran(HandleKind::File, fh.0, || {
-        if fh == no_file(rt) { 0 } else { -1 }
+        if fh == null_file(rt) { 0 } else { -1 }
     })
 }
 
@@ -68,7 +68,7 @@ pub unsafe extern "C" fn MPI_File_f2c(fh: c_int) -> VirtFile {
     let rt = runtime();
     let exists = |index| objects(rt).files.get(index).is_some();
     match fh {
-        0 => no_file(rt),
+        0 => null_file(rt),
         fh => VirtFile(from_fortran(
             rt,
             HandleKind::File,

@@ -12,8 +12,8 @@ use crate::calls::runtime;
 use crate::errors::{ERR_ARG, ERR_COUNT, ERR_TYPE, SUCCESS};
 use crate::generated::{HandleKind, Proc, real};
 use crate::handles::{self, VirtDatatype, real_datatype};
-use crate::objects::attribute::Object;
-use crate::objects::datatype::{Counts, Recipe};
+use crate::objects::attribute::AttributedObject;
+use crate::objects::datatype::{CountSize, Recipe};
 use crate::objects::{attribute, datatype};
 use crate::raise::{finish, raise};
 use std::ffi::{c_char, c_int};
@@ -24,14 +24,14 @@ pub unsafe extern "C" fn MPI_Type_size(datatype: VirtDatatype, size: *mut c_int)
     let rt = runtime();
     // SAFETY: MPI requires the program's arguments to be valid.
     unsafe {
-        match handles::note(rt, HandleKind::Datatype, datatype.0) {
+        match handles::cached_number(rt, HandleKind::Datatype, datatype.0) {
             known if known > 0 && !size.is_null() => size.write(known),
             _ => {
                 let rc = attempt!(rt, real::PMPI_Type_size(real_datatype(rt, datatype), size));
                 if rc != SUCCESS {
                     return finish(rt, Proc::MPI_Type_size, rc, None);
                 }
-                handles::set_note(rt, HandleKind::Datatype, datatype.0, (*size).max(0));
+                handles::cache_number(rt, HandleKind::Datatype, datatype.0, (*size).max(0));
             }
         }
     }
@@ -44,7 +44,7 @@ pub unsafe extern "C" fn MPI_Type_size(datatype: VirtDatatype, size: *mut c_int)
 /// `newtype` is the program's address for the handle, or null.
 unsafe fn construct(
     rt: &Runtime,
-    (procedure, counts): (Proc, Counts),
+    (procedure, counts): (Proc, CountSize),
     contained: &[VirtDatatype],
     newtype: *mut VirtDatatype,
     real: impl FnOnce(&[RealDatatype], *mut RealDatatype) -> c_int,
@@ -80,7 +80,7 @@ unsafe fn construct(
 /// `newtype` is the program's address for the handle, or null.
 pub(super) unsafe fn derive(
     rt: &Runtime,
-    procedure: (Proc, Counts),
+    procedure: (Proc, CountSize),
     oldtype: VirtDatatype,
     newtype: *mut VirtDatatype,
     real: impl FnOnce(RealDatatype, *mut RealDatatype) -> c_int,
@@ -105,7 +105,7 @@ pub(super) unsafe fn make(
 ) -> c_int {
     // SAFETY: the caller guarantees it.
     unsafe {
-        construct(rt, (procedure, Counts::Int), &[], newtype, |_, new| {
+        construct(rt, (procedure, CountSize::Int), &[], newtype, |_, new| {
             real(new)
         })
     }
@@ -146,7 +146,7 @@ pub(super) unsafe fn structure(
         match array(types, count) {
             Ok(types) => construct(
                 rt,
-                (procedure, Counts::Int),
+                (procedure, CountSize::Int),
                 types,
                 newtype,
                 |types, new| {
@@ -177,7 +177,7 @@ pub unsafe extern "C" fn MPI_Type_create_struct_c(
         match array(types, count) {
             Ok(types) => construct(
                 rt,
-                (procedure, Counts::Large),
+                (procedure, CountSize::Large),
                 types,
                 newtype,
                 |types, new| {
@@ -201,14 +201,14 @@ pub unsafe extern "C" fn MPI_Type_create_struct_c(
 pub unsafe extern "C" fn MPI_Type_dup(oldtype: VirtDatatype, newtype: *mut VirtDatatype) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Type_dup;
-    if Object::Datatype(oldtype).is_for_later(rt) {
+    if AttributedObject::Datatype(oldtype).defer_for_callbacks(rt) {
         return 0;
     }
     // SAFETY: the program's arguments are passed on; the datatype is real.
     let rc = unsafe {
         construct(
             rt,
-            (procedure, Counts::Int),
+            (procedure, CountSize::Int),
             &[oldtype],
             newtype,
             |old, new| real::PMPI_Type_dup(old[0], new),
@@ -259,7 +259,7 @@ pub unsafe extern "C" fn MPI_Type_free(datatype: *mut VirtDatatype) -> c_int {
     if !datatype::may_free(rt, handle) {
         return raise(rt, procedure, ERR_TYPE, None);
     }
-    if Object::Datatype(handle).is_for_later(rt) {
+    if AttributedObject::Datatype(handle).defer_for_callbacks(rt) {
         return 0;
     }
     let rc = match attribute::delete_type(rt, handle) {
@@ -316,7 +316,7 @@ unsafe fn contents(
         return Err(ERR_ARG);
     }
     for (n, &base) in recipe.contained.iter().enumerate() {
-        let handle = datatype::equivalent(rt, VirtDatatype(base as *mut _))?;
+        let handle = datatype::duplicate_equal(rt, VirtDatatype(base as *mut _))?;
         // SAFETY: the program's array is long enough.
         unsafe { datatypes.add(n).write(handle) };
     }

@@ -10,7 +10,7 @@ use crate::generated::{Proc, real};
 use crate::handles::{VirtDatatype, VirtOp, VirtRequest, VirtWin};
 use crate::objects::datatype::elements::{self, Elements, Operand};
 use crate::objects::op;
-use crate::objects::window::{self, Direct};
+use crate::objects::window::{self, DirectWindow};
 use crate::{copies, fault};
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -41,7 +41,7 @@ impl Target {
     /// Returns the target's elements at this address.
     pub(super) fn at(self, address: u64) -> Operand {
         Operand {
-            at: address as *mut c_void,
+            address: address as *mut c_void,
             count: self.count,
             datatype: self.datatype,
         }
@@ -51,7 +51,7 @@ impl Target {
 pub(super) fn operand(at: *const c_void, count: c_int, datatype: VirtDatatype) -> Operand {
     let at = at.cast_mut();
     Operand {
-        at,
+        address: at,
         count,
         datatype,
     }
@@ -118,9 +118,12 @@ pub(super) unsafe fn add_again(rt: &Runtime, win: VirtWin, operation: Operation)
     if !is_single || op != op::sum(rt) || fault::is_any() {
         return false;
     }
-    let (place, before) = ((target.rank, target.disp), result.map(|result| result.at));
+    let (place, before) = (
+        (target.rank, target.disp),
+        result.map(|result| result.address),
+    );
     // SAFETY: the caller guarantees it.
-    unsafe { window::recent::add(rt, win, place, target.datatype, origin.at, before) }
+    unsafe { window::recent_access::add(rt, win, place, target.datatype, origin.address, before) }
 }
 
 /// Applies an accumulate operation without the library, and returns its return code.
@@ -165,7 +168,7 @@ pub(super) fn under_lock(rt: &Runtime, win: VirtWin, operation: Operation) -> Op
         first.and_then(|()| match way {
             Way::Combine(op) if op == op::no_op(rt) => Ok(()),
             Way::Combine(op) if op != op::replace(rt) => elements.combine(rt, origin, memory, op),
-            Way::Swap(wanted) if !elements.are_equal(wanted, memory.at) => Ok(()),
+            Way::Swap(wanted) if !elements.are_equal(wanted, memory.address) => Ok(()),
             Way::Combine(_) | Way::Swap(_) => elements.copy(rt, origin, memory),
         })
     };
@@ -184,10 +187,14 @@ fn reach_again(
     win: VirtWin,
     target: Target,
     way: Way,
-) -> Option<(Rc<Direct>, Elements, Operand)> {
+) -> Option<(Rc<DirectWindow>, Elements, Operand)> {
     let elements = (target.count, target.datatype);
-    let (direct, at, bytes) =
-        window::recent::direct_place(rt, win, (target.rank, target.disp), elements)?;
+    let (direct, at, bytes) = window::recent_access::cached_window_and_memory(
+        rt,
+        win,
+        (target.rank, target.disp),
+        elements,
+    )?;
     if bytes == 0 || !direct.has_locks() || is_own(rt, way) {
         return None;
     }
@@ -204,10 +211,10 @@ fn reach(rt: &Runtime, win: VirtWin, target: Target, way: Way) -> Option<(Elemen
         return None;
     }
     let elements = Elements::of(rt, target.datatype)?;
-    let (first, bytes) = elements::span(rt, target.count, target.datatype)?;
+    let (first, bytes) = elements::data_span(rt, target.count, target.datatype)?;
     let at = window::get(rt, win)?.open_memory(rt, target.rank, target.disp, first, bytes)?;
     if let Some(size) = elements.size_of_dense(target.datatype) {
-        window::recent::remember(rt, win, target.rank, target.datatype, size as u64);
+        window::recent_access::cache_part(rt, win, target.rank, target.datatype, size as u64);
     }
     Some((elements, target.at(at)))
 }

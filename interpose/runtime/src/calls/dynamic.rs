@@ -7,7 +7,7 @@ use crate::calls::runtime;
 use crate::errors::*;
 use crate::generated::Proc;
 use crate::handles::VirtInfo;
-use crate::objects::dynamic::{self, Board};
+use crate::objects::dynamic::{self, PublicBoard};
 use crate::raise::raise;
 use crate::{cut, process_info, rendezvous, world};
 use std::ffi::{CStr, c_char, c_int};
@@ -49,10 +49,10 @@ pub(super) fn port_of(name: *const c_char) -> Option<(Worker, u64)> {
 }
 
 /// Changes the board; reverts the change if the board cannot be published.
-pub(super) fn change(rt: &Runtime, change: impl FnOnce(&mut Board)) -> Outcome<()> {
+pub(super) fn change(rt: &Runtime, change: impl FnOnce(&mut PublicBoard)) -> Outcome<()> {
     let before = dynamic::get(rt).board.clone();
     change(&mut dynamic::get_mut(rt).board);
-    rendezvous::show(rt, world::worker(rt)).map_err(|why| {
+    rendezvous::publish_board(rt, world::worker(rt)).map_err(|why| {
         dynamic::get_mut(rt).board = before;
         unreadable(&why)
     })
@@ -72,7 +72,7 @@ pub unsafe extern "C" fn MPI_Open_port(_info: VirtInfo, port_name: *mut c_char) 
         return finish(rt, procedure, Err(ERR_ARG));
     }
     // Ports of another job have other numbers.
-    let number = dynamic::get_mut(rt).number(xxh3_64(process_info::job().as_bytes()));
+    let number = dynamic::get_mut(rt).next_port(xxh3_64(process_info::job().as_bytes()));
     let opened = change(rt, |board| {
         board.ports.insert(number);
     });
@@ -107,7 +107,7 @@ fn service(name: *const c_char) -> Outcome<Vec<u8>> {
 
 /// Returns the port of a service that a worker of the job has published.
 fn find(rt: &Runtime, service: &[u8]) -> Outcome<Option<Vec<u8>>> {
-    let boards = seen(rendezvous::look_at(
+    let boards = seen(rendezvous::boards_of(
         rt,
         Worker::all(world::get(rt).worker_count),
     ))?;

@@ -12,7 +12,7 @@ use crate::handles::VirtComm;
 use crate::objects::session::{self, WorldModel};
 use crate::objects::{attribute, comm};
 use crate::raise::finish;
-use crate::{abort, clock, job, renewal, spare, system_calls, world};
+use crate::{abort, clock, job, reinit, spare, system_calls, world};
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::{AtomicI32, Ordering};
 use understudy_catalogue::message;
@@ -91,7 +91,7 @@ fn begin(rt: &Runtime, required: c_int, written: impl FnOnce(c_int)) -> c_int {
     spare::begin();
     let mut provided = 0;
     let asked = required.clamp(THREAD_SINGLE, THREAD_FUNNELED);
-    let rc = renewal::initialise(rt, asked, &mut provided, &spare::WAIT);
+    let rc = reinit::initialise(rt, asked, &mut provided, &spare::WAIT);
     if rc != SUCCESS {
         return rc;
     }
@@ -171,7 +171,7 @@ pub unsafe extern "C" fn MPI_Init_thread(
 ///
 /// False with connected spawned processes, which wait for the end.
 fn may_open_sessions(rt: &Runtime) -> bool {
-    !comm::is_any_connected(rt) && crate::user::imports_procedure("mpi_session_init")
+    !comm::has_any_spawned(rt) && crate::user::imports_procedure("mpi_session_init")
 }
 
 pub unsafe extern "C" fn MPI_Finalize() -> c_int {
@@ -179,7 +179,7 @@ pub unsafe extern "C" fn MPI_Finalize() -> c_int {
     if session::world_model() != WorldModel::Open {
         return ERR_OTHER;
     }
-    if session::are_any() || may_open_sessions(rt) {
+    if session::has_sessions() || may_open_sessions(rt) {
         // Sessions may still be used, so this is not the end of MPI.
         attribute::delete_comm(rt, comm::self_handle(rt));
     } else {
@@ -287,7 +287,7 @@ pub unsafe extern "C" fn from_another_thread(
 
 /// True if MPI has not been initialised; can be called in any thread.
 fn is_before_all() -> bool {
-    session::world_model() == WorldModel::NotYet && !session::are_any()
+    session::world_model() == WorldModel::NotYet && !session::has_sessions()
 }
 
 /// `MPI_Pcontrol` (MPI 4.1, 15.2.4): may end or begin a set-up phase, or be an annotation.

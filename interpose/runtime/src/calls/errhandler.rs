@@ -9,7 +9,7 @@ use crate::errors::{ERR_ARG, ERR_COMM, ERR_FILE, ERR_WIN, SUCCESS};
 use crate::generated::callbacks::CommErrhandlerFn;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtErrhandler, VirtFile, VirtSession, VirtWin};
-use crate::objects::errhandler::{ErrorCodes, Kind, Object};
+use crate::objects::errhandler::{ErrhandlerKind, ErrorCodes, ErrorObject};
 use crate::objects::session::{self, ERR_SESSION};
 use crate::objects::{comm, errhandler, file, objects, objects_mut, window};
 use crate::raise::{finish, finish_win, raise, raise_on};
@@ -19,55 +19,76 @@ use understudy_mpi::abi::limit;
 /// Handle of an object that has an error handler.
 pub(super) trait Guarded: Copy {
     /// Kind of the error handlers.
-    const KIND: Kind;
+    const KIND: ErrhandlerKind;
 
     /// Acts on an existing object; an error is passed to the object's error handler.
-    fn finish(self, rt: &Runtime, procedure: Proc, act: impl FnOnce(Object) -> c_int) -> c_int;
+    fn finish(self, rt: &Runtime, procedure: Proc, act: impl FnOnce(ErrorObject) -> c_int)
+    -> c_int;
 }
 
 impl Guarded for VirtComm {
-    const KIND: Kind = Kind::Comm;
+    const KIND: ErrhandlerKind = ErrhandlerKind::Comm;
 
-    fn finish(self, rt: &Runtime, procedure: Proc, act: impl FnOnce(Object) -> c_int) -> c_int {
+    fn finish(
+        self,
+        rt: &Runtime,
+        procedure: Proc,
+        act: impl FnOnce(ErrorObject) -> c_int,
+    ) -> c_int {
         match comm::index(rt, self) {
-            Some(_) => finish(rt, procedure, act(Object::Comm(self)), Some(self)),
+            Some(_) => finish(rt, procedure, act(ErrorObject::Comm(self)), Some(self)),
             None => raise(rt, procedure, ERR_COMM, None),
         }
     }
 }
 
 impl Guarded for VirtWin {
-    const KIND: Kind = Kind::Win;
+    const KIND: ErrhandlerKind = ErrhandlerKind::Win;
 
-    fn finish(self, rt: &Runtime, procedure: Proc, act: impl FnOnce(Object) -> c_int) -> c_int {
+    fn finish(
+        self,
+        rt: &Runtime,
+        procedure: Proc,
+        act: impl FnOnce(ErrorObject) -> c_int,
+    ) -> c_int {
         match window::index(rt, self) {
-            Some(_) => finish_win(rt, procedure, act(Object::Win(self)), self),
+            Some(_) => finish_win(rt, procedure, act(ErrorObject::Win(self)), self),
             None => raise(rt, procedure, ERR_WIN, None),
         }
     }
 }
 
 impl Guarded for VirtFile {
-    const KIND: Kind = Kind::File;
+    const KIND: ErrhandlerKind = ErrhandlerKind::File;
 
-    fn finish(self, rt: &Runtime, procedure: Proc, act: impl FnOnce(Object) -> c_int) -> c_int {
+    fn finish(
+        self,
+        rt: &Runtime,
+        procedure: Proc,
+        act: impl FnOnce(ErrorObject) -> c_int,
+    ) -> c_int {
         let object = match self {
-            file if file == errhandler::no_file(rt) => Ok(Object::NoFile),
-            file if file::index(rt, file).is_some() => Ok(Object::File(file)),
+            file if file == errhandler::null_file(rt) => Ok(ErrorObject::NoFile),
+            file if file::index(rt, file).is_some() => Ok(ErrorObject::File(file)),
             _ => Err(ERR_FILE),
         };
         match object.map_or_else(|rc| rc, act) {
             SUCCESS => SUCCESS,
-            rc => raise_on(rt, procedure, rc, object.unwrap_or(Object::NoFile)),
+            rc => raise_on(rt, procedure, rc, object.unwrap_or(ErrorObject::NoFile)),
         }
     }
 }
 
 impl Guarded for VirtSession {
-    const KIND: Kind = Kind::Session;
+    const KIND: ErrhandlerKind = ErrhandlerKind::Session;
 
-    fn finish(self, rt: &Runtime, procedure: Proc, act: impl FnOnce(Object) -> c_int) -> c_int {
-        let object = Object::Session(self);
+    fn finish(
+        self,
+        rt: &Runtime,
+        procedure: Proc,
+        act: impl FnOnce(ErrorObject) -> c_int,
+    ) -> c_int {
+        let object = ErrorObject::Session(self);
         match session::index(rt, self).map(|_| act(object)) {
             Some(SUCCESS) => SUCCESS,
             Some(rc) => raise_on(rt, procedure, rc, object),

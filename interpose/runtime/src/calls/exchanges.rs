@@ -15,8 +15,8 @@ use crate::errors::SUCCESS;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtDatatype, real_comm, real_datatype};
 use crate::raise::finish;
-use crate::requests::{self, Envelope, Kind};
-use crate::{arch, attempt, completion, cut, early, posting, work_flags};
+use crate::requests::{self, Envelope, RequestKind};
+use crate::{arch, attempt, completion, cut, drained, posting, work_flags};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::{RealRequest, Status};
 
@@ -35,9 +35,9 @@ pub unsafe extern "C" fn MPI_Sendrecv(
     status: *mut Status,
 ) -> c_int {
     let rt = runtime();
-    if !work_flags::is_any_set() && !early::has_any() {
+    if !work_flags::is_any_set() && !drained::has_any() {
         let (send_type, receive_type) = (real_datatype(rt, sendtype), real_datatype(rt, recvtype));
-        let mut got = requests::EMPTY;
+        let mut got = requests::EMPTY_STATUS;
         arch::mark_blocking_wait();
         // SAFETY: the program's arguments are passed on.
         let rc = unsafe {
@@ -116,11 +116,11 @@ unsafe fn exchange_on_record(
                 outcome!(completion::abandon(rt, &mut receive));
                 return finish(rt, PROCEDURE, rc, Some(comm));
             }
-            let send = requests::add_send(rt, Kind::Send, comm, (dest, tag), request);
+            let send = requests::add_send(rt, RequestKind::Send, comm, (dest, tag), request);
             [receive, send]
         }
     };
-    requests::begin(rt, [Some(receive), Some(send)]);
+    requests::record_call(rt, [Some(receive), Some(send)]);
     // No request is released before both have completed: otherwise a cut would record only one.
     while !outcome!(completion::has_come(rt, send)) {
         outcome!(cut::meanwhile(rt));
@@ -129,7 +129,7 @@ unsafe fn exchange_on_record(
     while failed == SUCCESS && !outcome!(completion::has_come(rt, receive)) {
         outcome!(cut::meanwhile(rt));
     }
-    requests::has_ended(rt);
+    requests::clear_call(rt);
     outcome!(completion::wait(rt, &mut send));
     if failed != SUCCESS {
         outcome!(completion::abandon(rt, &mut receive));

@@ -12,7 +12,7 @@ use crate::generated::callbacks::{GrequestCancelFn, GrequestFreeFn, GrequestQuer
 use crate::handles::VirtRequest;
 use crate::objects::comm;
 use crate::raise::finish;
-use crate::requests::{self, EMPTY, General, Kind, State};
+use crate::requests::{self, EMPTY_STATUS, GeneralizedFunctions, RequestKind, RequestState};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::RealRequest;
 
@@ -24,7 +24,7 @@ pub unsafe extern "C" fn MPI_Grequest_start(
     request: *mut VirtRequest,
 ) -> c_int {
     let rt = runtime();
-    let general = General {
+    let general = GeneralizedFunctions {
         query: query_fn.map_or(0, |function| function as usize as u64),
         free: free_fn.map_or(0, |function| function as usize as u64),
         cancel: cancel_fn.map_or(0, |function| function as usize as u64),
@@ -35,8 +35,8 @@ pub unsafe extern "C" fn MPI_Grequest_start(
     let handle = requests::add(
         rt,
         comm::world_handle(rt),
-        Kind::General(general),
-        State::Open,
+        RequestKind::General(general),
+        RequestState::Open,
         none,
     );
     // SAFETY: the program's address for the handle.
@@ -51,7 +51,7 @@ pub unsafe extern "C" fn MPI_Grequest_complete(request: VirtRequest) -> c_int {
     let Some(index) = requests::index(rt, request).filter(is_open) else {
         return finish(rt, Proc::MPI_Grequest_complete, ERR_REQUEST, None);
     };
-    requests::set_state(rt, index, requests::done(EMPTY, SUCCESS));
+    requests::set_state(rt, index, requests::done_state(EMPTY_STATUS, SUCCESS));
     outcome!(completion::reap_orphan(rt, index));
     SUCCESS
 }

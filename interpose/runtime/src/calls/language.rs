@@ -6,9 +6,9 @@
 
 use crate::arch::{self, GREQUEST_FORTRAN, KEYVAL_PROXY};
 use crate::calls::runtime;
-use crate::objects::attribute::Proxy;
+use crate::objects::attribute::CallbackProxies;
 use crate::objects::objects_mut;
-use crate::requests::{self, Kind};
+use crate::requests::{self, RequestKind};
 use crate::{abi, handles::VirtRequest};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::abi::Domain;
@@ -27,7 +27,7 @@ unsafe extern "C" fn keyval_proxy(key: c_int, copy: u64, delete: u64) -> c_int {
     let key = abi::integer_of_program(Domain::Keyval, key);
     objects_mut(runtime())
         .keyvals
-        .set_proxy(key, Proxy { copy, delete });
+        .set_proxy(key, CallbackProxies { copy, delete });
     0
 }
 
@@ -37,7 +37,7 @@ unsafe extern "C" fn grequest_fortran(request: c_int) -> c_int {
     let request = abi::of_program(rt, HandleKind::Request, request as u64);
     let index = requests::index(rt, VirtRequest(request as *mut c_void));
     if let Some(mut request) = index.and_then(|index| requests::get_mut(rt, index))
-        && let Kind::General(general) = &mut request.kind
+        && let RequestKind::General(general) = &mut request.kind
     {
         general.in_fortran = true;
     }

@@ -43,10 +43,10 @@ pub(super) fn buffered_send(rt: &Runtime, message: &Envelope) -> Result<c_int, R
         Err(rc) => return Ok(rc),
     };
     let needed = packed.len() as u64 + overhead();
-    let mut owner = requests::with_room(rt, message.comm(), needed);
+    let mut owner = requests::buffer_with_room(rt, message.comm(), needed);
     if owner.is_none() {
         completion::reap_orphans(rt)?;
-        owner = requests::with_room(rt, message.comm(), needed);
+        owner = requests::buffer_with_room(rt, message.comm(), needed);
     }
     let Some(owner) = owner else {
         return Ok(ERR_BUFFER);

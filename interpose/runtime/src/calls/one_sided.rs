@@ -15,7 +15,7 @@ use crate::generated::{Proc, real};
 use crate::handles::{VirtDatatype, VirtRequest, VirtWin, real_datatype};
 use crate::objects::{datatype, window};
 use crate::raise::{finish_win, raise};
-use crate::requests::{self, Kind, State};
+use crate::requests::{self, RequestKind, RequestState};
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{Ordering, fence};
 use understudy_mpi::real_types::{RealRequest, RealWin};
@@ -42,11 +42,19 @@ pub(super) unsafe fn start(
     let mut new = RealRequest(std::ptr::null_mut());
     let rc = attempt!(
         rt,
-        window::passive::begun(rt, win, |real| operation(real, &mut new))
+        window::passive::start_in_epochs(rt, win, |real| operation(real, &mut new))
     );
     if rc == SUCCESS {
         // SAFETY: the caller guarantees it.
-        unsafe { request.write(requests::add(rt, comm, Kind::OneSided, State::Active, new)) };
+        unsafe {
+            request.write(requests::add(
+                rt,
+                comm,
+                RequestKind::OneSided,
+                RequestState::Active,
+                new,
+            ))
+        };
     }
     finish_win(rt, procedure, rc, win)
 }
@@ -67,7 +75,7 @@ pub(super) fn finish(
     }
     let rc = attempt!(
         rt,
-        done.unwrap_or_else(|| window::passive::begun(rt, win, library))
+        done.unwrap_or_else(|| window::passive::start_in_epochs(rt, win, library))
     );
     finish_win(rt, procedure, rc, win)
 }
@@ -103,7 +111,7 @@ fn mapped(
     there: (c_int, VirtDatatype),
 ) -> Option<(*mut u8, usize)> {
     if here == there
-        && let Some((at, bytes)) = window::recent::place(rt, win, (rank, disp), here)
+        && let Some((at, bytes)) = window::recent_access::cached_memory(rt, win, (rank, disp), here)
     {
         return Some((at as *mut u8, bytes as usize));
     }
@@ -115,7 +123,7 @@ fn mapped(
     let at = window.open_memory(rt, rank, disp, 0, bytes)?;
     drop(window);
     if here == there && here.0 > 0 {
-        window::recent::remember(rt, win, rank, here.1, bytes / here.0 as u64);
+        window::recent_access::cache_part(rt, win, rank, here.1, bytes / here.0 as u64);
     }
     Some((at as *mut u8, bytes as usize))
 }

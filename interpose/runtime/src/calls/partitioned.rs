@@ -17,7 +17,9 @@ use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtDatatype, VirtInfo, VirtRequest};
 use crate::objects::comm;
 use crate::raise::finish;
-use crate::requests::{self, Argument, Identity, Kind, Recipe, partitioned};
+use crate::requests::{
+    self, Argument, RequestIdentity, RequestKind, RequestRecipe, partitioned_identity,
+};
 use crate::{cut, posting, world};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::RealRequest;
@@ -43,31 +45,31 @@ unsafe fn init(
         Some(_) if !is_send => [worker, Some(me)],
         _ => [Some(me), worker],
     };
-    let mut recipe = Recipe {
+    let mut recipe = RequestRecipe {
         slot: procedure.slot() as u16,
         comm: comm.0 as u64,
-        identity: Identity::default(),
+        identity: RequestIdentity::default(),
         members: if worker.is_some() { 2 } else { 1 },
         share: 0,
         arguments,
     };
-    let (real, kept, rc) = posting::make(rt, &recipe);
+    let (real, kept, rc) = posting::create_recorded(rt, &recipe);
     let rc = attempt!(rt, rc);
     if rc == SUCCESS && real.0.is_null() {
         return finish(rt, procedure, ERR_ARG, Some(comm));
     }
     if rc == SUCCESS {
         // Requests with MPI_PROC_NULL have no other end, and have numbers of their own.
-        let ((pair, _), _) = partitioned(uid, ends, tag, 0);
+        let ((pair, _), _) = partitioned_identity(uid, ends, tag, 0);
         let number = requests::next_partitioned(rt, pair, is_send);
-        let (identity, share) = partitioned(uid, ends, tag, number);
+        let (identity, share) = partitioned_identity(uid, ends, tag, number);
         recipe.identity = identity;
         recipe.share = match (worker, is_send) {
             (None, _) => 0,
             (Some(_), true) => share,
             (Some(_), false) => share.wrapping_neg(),
         };
-        recipe.forget_hints(rt);
+        recipe.remove_hints(rt);
         // No cut is taken before the other end has made its request, as the library's message about
         // this request has no matching receive until then.
         requests::count_started(rt, recipe.share);
@@ -110,7 +112,7 @@ inits! {
 /// Returns the index of a request that this procedure has made.
 fn found(rt: &Runtime, request: VirtRequest, procedure: Proc) -> Option<u32> {
     let index = requests::index(rt, request)?;
-    let Kind::Recorded(number) = requests::get(rt, index)?.kind else {
+    let RequestKind::Recorded(number) = requests::get(rt, index)?.kind else {
         return None;
     };
     let slot = requests::recipe(rt, number)?.slot;
@@ -132,7 +134,7 @@ fn ready(
     };
     let rc = attempt!(rt, call(requests::real_of(rt, index)));
     if rc == SUCCESS {
-        requests::are_ready(rt, index, count.max(0) as u64);
+        requests::record_ready(rt, index, count.max(0) as u64);
     }
     finish(rt, procedure, rc, None)
 }

@@ -7,12 +7,12 @@ use crate::calls::runtime;
 use crate::errors::check;
 use crate::generated::real;
 use crate::objects::tool::{
-    self, ALL, INVALID_HANDLE, INVALID_SESSION, NO_STARTSTOP, NO_WRITE, Of, Pvar,
+    self, ALL, INVALID_HANDLE, INVALID_SESSION, NO_STARTSTOP, NO_WRITE, Pvar, ToolHandleKind,
 };
 use crate::objects::{objects, objects_mut};
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
-use understudy_mpi::call::Apart;
+use understudy_mpi::call::NeverAbandoned;
 
 pub unsafe extern "C" fn MPI_T_pvar_session_create(session: *mut *mut c_void) -> c_int {
     let rt = runtime();
@@ -20,9 +20,9 @@ pub unsafe extern "C" fn MPI_T_pvar_session_create(session: *mut *mut c_void) ->
         must_be_open(rt)?;
         let real = tool::make_session()?;
         let index = objects_mut(rt).tool.sessions.insert(());
-        tool::set_real(rt, Of::Session, index, real);
+        tool::set_real(rt, ToolHandleKind::Session, index, real);
         // SAFETY: MPI requires the program's argument to be valid.
-        unsafe { session.write(tool::handle(Of::Session, index)) };
+        unsafe { session.write(tool::handle(ToolHandleKind::Session, index)) };
         Ok(())
     };
     returned(make())
@@ -35,7 +35,7 @@ pub unsafe extern "C" fn MPI_T_pvar_session_free(session: *mut *mut c_void) -> c
     let given = unsafe { &mut *session };
     let mut free = || {
         must_be_open(rt)?;
-        let number = tool::index(Of::Session, *given).ok_or(INVALID_SESSION)?;
+        let number = tool::index(ToolHandleKind::Session, *given).ok_or(INVALID_SESSION)?;
         objects_mut(rt)
             .tool
             .sessions
@@ -43,10 +43,10 @@ pub unsafe extern "C" fn MPI_T_pvar_session_free(session: *mut *mut c_void) -> c
             .ok_or(INVALID_SESSION)?;
         for index in pvars_of(rt, number) {
             objects_mut(rt).tool.pvars.remove(index);
-            tool::set_real(rt, Of::Pvar, index, null_mut());
+            tool::set_real(rt, ToolHandleKind::Pvar, index, null_mut());
         }
         // SAFETY: a session of the library.
-        give_back(rt, Of::Session, number, given, |real| unsafe {
+        give_back(rt, ToolHandleKind::Session, number, given, |real| unsafe {
             real::PMPI_T_pvar_session_free(real)
         })
     };
@@ -72,10 +72,10 @@ pub unsafe extern "C" fn MPI_T_pvar_handle_alloc(
 ) -> c_int {
     let rt = runtime();
     let make = || {
-        real_of(rt, Of::Session, session)?;
+        real_of(rt, ToolHandleKind::Session, session)?;
         let variable = tool::describe_pvar(rt, pvar_index)?;
         let pvar = Pvar {
-            session: tool::index(Of::Session, session).ok_or(INVALID_SESSION)?,
+            session: tool::index(ToolHandleKind::Session, session).ok_or(INVALID_SESSION)?,
             name: variable.name,
             class: variable.class,
             // SAFETY: MPI requires the program's argument to be valid.
@@ -84,10 +84,10 @@ pub unsafe extern "C" fn MPI_T_pvar_handle_alloc(
         };
         let (real, elements) = tool::make_pvar(rt, &pvar)?;
         let index = objects_mut(rt).tool.pvars.insert(pvar);
-        tool::set_real(rt, Of::Pvar, index, real);
+        tool::set_real(rt, ToolHandleKind::Pvar, index, real);
         // SAFETY: MPI requires the program's arguments to be valid.
         unsafe {
-            handle.write(tool::handle(Of::Pvar, index));
+            handle.write(tool::handle(ToolHandleKind::Pvar, index));
             count.write(elements);
         }
         Ok(())
@@ -103,15 +103,15 @@ pub unsafe extern "C" fn MPI_T_pvar_handle_free(
     // SAFETY: MPI requires the program's argument to be valid.
     let given = unsafe { &mut *handle };
     let mut free = || {
-        let session = real_of(rt, Of::Session, session)?;
-        let index = tool::index(Of::Pvar, *given).ok_or(INVALID_HANDLE)?;
+        let session = real_of(rt, ToolHandleKind::Session, session)?;
+        let index = tool::index(ToolHandleKind::Pvar, *given).ok_or(INVALID_HANDLE)?;
         objects_mut(rt)
             .tool
             .pvars
             .remove(index)
             .ok_or(INVALID_HANDLE)?;
         // SAFETY: a handle of the library.
-        give_back(rt, Of::Pvar, index, given, |real| unsafe {
+        give_back(rt, ToolHandleKind::Pvar, index, given, |real| unsafe {
             real::PMPI_T_pvar_handle_free(session, real)
         })
     };
@@ -125,9 +125,9 @@ fn with_one(
     handle: *mut c_void,
     call: impl Fn(*mut c_void, *mut c_void) -> c_int,
 ) -> Result<(), c_int> {
-    let real_session = real_of(rt, Of::Session, session)?;
-    let real = real_of(rt, Of::Pvar, handle)?;
-    let _apart = Apart::new();
+    let real_session = real_of(rt, ToolHandleKind::Session, session)?;
+    let real = real_of(rt, ToolHandleKind::Pvar, handle)?;
+    let _apart = NeverAbandoned::new();
     check(call(real_session, real))
 }
 
@@ -145,9 +145,14 @@ fn with_any(
         return with_one(rt, session, handle, call);
     }
     must_be_open(rt)?;
-    let number = tool::index(Of::Session, session).ok_or(INVALID_SESSION)?;
+    let number = tool::index(ToolHandleKind::Session, session).ok_or(INVALID_SESSION)?;
     for index in pvars_of(rt, number) {
-        match with_one(rt, session, tool::handle(Of::Pvar, index), &call) {
+        match with_one(
+            rt,
+            session,
+            tool::handle(ToolHandleKind::Pvar, index),
+            &call,
+        ) {
             Err(NO_STARTSTOP | NO_WRITE) => {}
             outcome => outcome?,
         }
@@ -156,9 +161,11 @@ fn with_any(
 }
 
 fn note_started(rt: &Runtime, session: *mut c_void, handle: *mut c_void, started: bool) {
-    let handles = match tool::index(Of::Session, session) {
+    let handles = match tool::index(ToolHandleKind::Session, session) {
         Some(session) if handle == ALL => pvars_of(rt, session),
-        _ => tool::index(Of::Pvar, handle).into_iter().collect(),
+        _ => tool::index(ToolHandleKind::Pvar, handle)
+            .into_iter()
+            .collect(),
     };
     for index in handles {
         if let Some(pvar) = objects_mut(rt).tool.pvars.get_mut(index) {

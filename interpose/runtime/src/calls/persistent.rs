@@ -16,8 +16,8 @@ use crate::errors::{ERR_REQUEST, SUCCESS};
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtDatatype, VirtRequest};
 use crate::raise::finish;
-use crate::requests::{self, EMPTY, Kind, Mode};
-use crate::{completion, early, posting, recovery};
+use crate::requests::{self, EMPTY_STATUS, RequestKind, SendMode};
+use crate::{completion, drained, posting, recovery};
 use std::ffi::{c_int, c_void};
 
 macro_rules! persistent_sends {
@@ -30,7 +30,7 @@ macro_rules! persistent_sends {
             let rt = $crate::calls::runtime();
             let envelope = envelope(buf.cast_mut(), count, datatype, dest, tag, comm);
             init_persistent(
-                rt, Proc::$name, Kind::PersistentSend(Mode::$mode, envelope), comm, request
+                rt, Proc::$name, RequestKind::PersistentSend(SendMode::$mode, envelope), comm, request
             )
         }
     )*};
@@ -45,7 +45,7 @@ persistent_sends! {
 
 #[inline]
 fn start(rt: &Runtime, handle: VirtRequest) -> Result<c_int, Rewound> {
-    if !early::has_any()
+    if !drained::has_any()
         && let Some((index, before)) = requests::startable(rt, handle)
     {
         let mut request = before;
@@ -56,7 +56,7 @@ fn start(rt: &Runtime, handle: VirtRequest) -> Result<c_int, Rewound> {
         }
         let rc = recovery::check(rt, rc)?;
         if rc == SUCCESS {
-            requests::is_started(rt, index);
+            requests::record_started(rt, index);
         }
         return Ok(rc);
     }
@@ -75,10 +75,10 @@ fn start_on_record(rt: &Runtime, handle: VirtRequest) -> Result<c_int, Rewound> 
     };
     let kind = requests::get(rt, index).map(|request| request.kind);
     match kind {
-        Some(Kind::PersistentSend(Mode::Buffered, envelope)) => {
+        Some(RequestKind::PersistentSend(SendMode::Buffered, envelope)) => {
             let rc = buffered_send(rt, &envelope)?;
             if rc == SUCCESS {
-                requests::set_state(rt, index, requests::done(EMPTY, SUCCESS));
+                requests::set_state(rt, index, requests::done_state(EMPTY_STATUS, SUCCESS));
             }
             Ok(rc)
         }

@@ -11,7 +11,7 @@ use crate::handles::{VirtComm, VirtRequest};
 use crate::objects::comm;
 use crate::posting;
 use crate::raise::finish;
-use crate::requests::{self, Argument, Recipe};
+use crate::requests::{self, Argument, RequestRecipe};
 use crate::world;
 use std::ffi::c_int;
 
@@ -51,10 +51,11 @@ pub unsafe fn init_collective(
     request: *mut VirtRequest,
 ) -> c_int {
     // The numbers of non-blocking collectives are 0.
-    let Some(identity) = comm::get(rt, comm).map(|comm| (comm.uid, comm.inits + 1)) else {
+    let Some(identity) = comm::get(rt, comm).map(|comm| (comm.uid, comm.derived_numbers + 1))
+    else {
         return finish(rt, procedure, ERR_COMM, None);
     };
-    let mut recipe = Recipe {
+    let mut recipe = RequestRecipe {
         slot: procedure.slot() as u16,
         comm: comm.0 as u64,
         identity,
@@ -62,13 +63,13 @@ pub unsafe fn init_collective(
         share: requests::share(rt, comm, identity.1),
         arguments,
     };
-    let (real, kept, rc) = posting::make(rt, &recipe);
+    let (real, kept, rc) = posting::create_recorded(rt, &recipe);
     let rc = attempt!(rt, rc);
     if rc == SUCCESS {
         if let Some(mut comm) = comm::get_mut(rt, comm) {
-            comm.inits = identity.1;
+            comm.derived_numbers = identity.1;
         }
-        recipe.forget_hints(rt);
+        recipe.remove_hints(rt);
         // No cut is taken before all members have made their requests.
         requests::count_started(rt, recipe.share);
         let handle = requests::add_recorded(rt, recipe, real, kept);

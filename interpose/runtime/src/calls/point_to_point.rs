@@ -20,7 +20,7 @@ use crate::errors::SUCCESS;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtDatatype, VirtRequest, real_comm, real_datatype};
 use crate::raise::finish;
-use crate::requests::{self, Kind, State};
+use crate::requests::{self, RequestKind, RequestState};
 use crate::{arch, completion, cut, posting, work_flags};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::{RealComm, RealDatatype, RealRequest};
@@ -41,10 +41,10 @@ pub(super) type Message = (*const c_void, c_int, VirtDatatype, c_int, c_int, Vir
 
 /// Returns the kind of a send's request.
 #[inline(always)]
-fn kind(procedure: Proc) -> Kind {
+fn kind(procedure: Proc) -> RequestKind {
     match procedure {
-        Proc::MPI_Ssend | Proc::MPI_Issend => Kind::Synchronous,
-        _ => Kind::Send,
+        Proc::MPI_Ssend | Proc::MPI_Issend => RequestKind::Synchronous,
+        _ => RequestKind::Send,
     }
 }
 
@@ -108,11 +108,11 @@ unsafe fn send_on_record(
             requests::add_send(rt, kind(procedure), comm, (dest, tag), request)
         }
     };
-    requests::begin(rt, [Some(handle), None]);
+    requests::record_call(rt, [Some(handle), None]);
     let ended = outcome!(completion::wait_with(rt, &mut handle, || cut::meanwhile(
         rt
     )));
-    requests::has_ended(rt);
+    requests::clear_call(rt);
     finish(rt, procedure, ended.rc, Some(comm))
 }
 
@@ -221,8 +221,8 @@ pub unsafe extern "C" fn MPI_Ibsend(
             request.write(requests::add_done(
                 rt,
                 comm,
-                Kind::Send,
-                requests::EMPTY,
+                RequestKind::Send,
+                requests::EMPTY_STATUS,
                 SUCCESS,
             ))
         };
@@ -234,16 +234,24 @@ pub unsafe extern "C" fn MPI_Ibsend(
 pub(super) fn init_persistent(
     rt: &Runtime,
     procedure: Proc,
-    kind: Kind,
+    kind: RequestKind,
     comm: VirtComm,
     handle: *mut VirtRequest,
 ) -> c_int {
-    let (request, rc) = posting::persistent(rt, &kind);
+    let (request, rc) = posting::create_persistent(rt, &kind);
     let rc = attempt!(rt, rc);
     if rc != SUCCESS {
         return finish(rt, procedure, rc, Some(comm));
     }
     // SAFETY: MPI requires the program's argument to be valid.
-    unsafe { handle.write(requests::add(rt, comm, kind, State::Inactive, request)) };
+    unsafe {
+        handle.write(requests::add(
+            rt,
+            comm,
+            kind,
+            RequestState::Inactive,
+            request,
+        ))
+    };
     SUCCESS
 }

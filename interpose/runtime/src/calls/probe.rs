@@ -5,7 +5,7 @@ use super::arguments::{envelope, outcome, put_status};
 use crate::Runtime;
 use crate::arch::Rewound;
 use crate::calls::runtime;
-use crate::early::Found;
+use crate::drained::MatchedLocation;
 use crate::errors::{ERR_REQUEST, SUCCESS};
 use crate::generated::{Proc, real};
 use crate::handles::{
@@ -13,8 +13,8 @@ use crate::handles::{
 };
 use crate::objects::comm;
 use crate::raise::finish;
-use crate::requests::{EMPTY, Kind, State};
-use crate::{completion, cut, early, recovery, requests};
+use crate::requests::{EMPTY_STATUS, RequestKind, RequestState};
+use crate::{completion, cut, drained, recovery, requests};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::{PROC_NULL, RealRequest, Status};
 
@@ -24,10 +24,10 @@ fn iprobe(
     tag: c_int,
     comm: VirtComm,
 ) -> Result<(Option<Status>, c_int), Rewound> {
-    if let Some(status) = early::peek(rt, comm, source, tag) {
+    if let Some(status) = drained::peek(rt, comm, source, tag) {
         return Ok((Some(status), SUCCESS));
     }
-    let (mut flag, mut status) = (0, EMPTY);
+    let (mut flag, mut status) = (0, EMPTY_STATUS);
     // SAFETY: plain arguments and local variables.
     let rc = recovery::check(rt, unsafe {
         real::PMPI_Iprobe(source, tag, real_comm(rt, comm), &mut flag, &mut status)
@@ -89,10 +89,10 @@ fn no_process(rt: &Runtime) -> VirtMessage {
 type Matched = (Option<(VirtMessage, Status)>, c_int);
 
 fn improbe(rt: &Runtime, source: c_int, tag: c_int, comm: VirtComm) -> Result<Matched, Rewound> {
-    if let Some(early) = early::claim(rt, comm, source, tag) {
+    if let Some(early) = drained::claim(rt, comm, source, tag) {
         return Ok((Some(early), SUCCESS));
     }
-    let (mut flag, mut status, mut message) = (0, EMPTY, real_message(rt, no_message(rt)));
+    let (mut flag, mut status, mut message) = (0, EMPTY_STATUS, real_message(rt, no_message(rt)));
     // SAFETY: plain arguments and local variables.
     let rc = unsafe {
         real::PMPI_Improbe(
@@ -111,7 +111,7 @@ fn improbe(rt: &Runtime, source: c_int, tag: c_int, comm: VirtComm) -> Result<Ma
     let handle = if source == PROC_NULL {
         no_process(rt)
     } else {
-        early::enter_matched(rt, comm, message, status)
+        drained::enter_matched(rt, comm, message, status)
     };
     Ok((Some((handle, status)), SUCCESS))
 }
@@ -175,9 +175,9 @@ fn imrecv(
     if message == no_process(rt) {
         let status = Status {
             source: PROC_NULL,
-            ..EMPTY
+            ..EMPTY_STATUS
         };
-        let kind = Kind::Receive(envelope(
+        let kind = RequestKind::Receive(envelope(
             buf,
             count,
             datatype,
@@ -193,9 +193,9 @@ fn imrecv(
             SUCCESS,
         )));
     }
-    match early::take_matched(rt, message) {
+    match drained::take_matched(rt, message) {
         None => Ok(Err((ERR_REQUEST, None))),
-        Some(Found::Early(early)) => {
+        Some(MatchedLocation::Drained(early)) => {
             let envelope = envelope(
                 buf,
                 count,
@@ -204,16 +204,16 @@ fn imrecv(
                 early.tag,
                 VirtComm(early.comm as *mut c_void),
             );
-            let ended = early::deliver(rt, &early, &envelope);
+            let ended = drained::deliver(rt, &early, &envelope);
             Ok(Ok(requests::add_done(
                 rt,
                 envelope.comm(),
-                Kind::Receive(envelope),
+                RequestKind::Receive(envelope),
                 ended.status,
                 ended.rc,
             )))
         }
-        Some(Found::Real(mut matched, comm, status)) => {
+        Some(MatchedLocation::Real(mut matched, comm, status)) => {
             let mut request = RealRequest(std::ptr::null_mut());
             // SAFETY: a matched message and the program's buffer.
             let rc = unsafe {
@@ -233,7 +233,7 @@ fn imrecv(
             Ok(Ok(requests::add_receive(
                 rt,
                 envelope,
-                State::Active,
+                RequestState::Active,
                 request,
             )))
         }

@@ -14,8 +14,8 @@ use crate::errors::SUCCESS;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtDatatype, VirtRequest, real_comm, real_datatype};
 use crate::raise::finish;
-use crate::requests::{self, Envelope, Kind, State};
-use crate::{arch, attempt, completion, cut, early, posting, work_flags};
+use crate::requests::{self, Envelope, RequestKind, RequestState};
+use crate::{arch, attempt, completion, cut, drained, posting, work_flags};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::{RealRequest, Status};
 
@@ -30,9 +30,9 @@ pub unsafe extern "C" fn MPI_Recv(
     status: *mut Status,
 ) -> c_int {
     let rt = runtime();
-    if !work_flags::is_any_set() && !early::has_any() {
+    if !work_flags::is_any_set() && !drained::has_any() {
         let real_type = real_datatype(rt, datatype);
-        let mut got = requests::EMPTY;
+        let mut got = requests::EMPTY_STATUS;
         arch::mark_blocking_wait();
         // SAFETY: the program's arguments are passed on.
         let rc = unsafe {
@@ -105,11 +105,11 @@ unsafe fn receive_on_record(rt: &Runtime, envelope: Envelope, status: *mut Statu
             requests::add_receive(rt, envelope, state, request)
         }
     };
-    requests::begin(rt, [Some(handle), None]);
+    requests::record_call(rt, [Some(handle), None]);
     let ended = outcome!(completion::wait_with(rt, &mut handle, || cut::meanwhile(
         rt
     )));
-    requests::has_ended(rt);
+    requests::clear_call(rt);
     // SAFETY: the caller guarantees it.
     unsafe { put_status(status, ended.status) };
     finish(rt, Proc::MPI_Recv, ended.rc, Some(comm))
@@ -125,7 +125,7 @@ pub unsafe extern "C" fn MPI_Irecv(
     request: *mut VirtRequest,
 ) -> c_int {
     let rt = runtime();
-    if early::has_any() {
+    if drained::has_any() {
         // SAFETY: the program's arguments are passed on.
         return unsafe {
             receive_from_early(
@@ -152,7 +152,12 @@ pub unsafe extern "C" fn MPI_Irecv(
             return failed(rt, Proc::MPI_Irecv, rc, comm);
         }
         let received = envelope(buf, count, datatype, source, tag, comm);
-        request.write(requests::add_receive(rt, received, State::Active, new));
+        request.write(requests::add_receive(
+            rt,
+            received,
+            RequestState::Active,
+            new,
+        ));
     }
     SUCCESS
 }
@@ -179,6 +184,6 @@ pub unsafe extern "C" fn MPI_Recv_init(
     request: *mut VirtRequest,
 ) -> c_int {
     let rt = runtime();
-    let kind = Kind::PersistentReceive(envelope(buf, count, datatype, source, tag, comm));
+    let kind = RequestKind::PersistentReceive(envelope(buf, count, datatype, source, tag, comm));
     init_persistent(rt, Proc::MPI_Recv_init, kind, comm, request)
 }

@@ -13,13 +13,13 @@ use crate::errors::{ERR_ARG, ERR_RANK, ERR_UNSUPPORTED_OPERATION, SUCCESS};
 use crate::generated::{HandleKind, Proc};
 use crate::handles::{VirtComm, VirtErrhandler, VirtGroup, VirtInfo, VirtSession};
 use crate::objects::comm::{create, hints};
-use crate::objects::errhandler::{self, Kind, Object};
+use crate::objects::errhandler::{self, ErrhandlerKind, ErrorObject};
 use crate::objects::group::ERR_GROUP;
 use crate::objects::lookup::{from_fortran, to_fortran};
 use crate::objects::session::{self, ERR_SESSION, SETS};
 use crate::objects::{comm, group, info, objects};
 use crate::raise::{raise, raise_on};
-use crate::{cut, early, requests, world};
+use crate::{cut, drained, requests, world};
 use std::ffi::{CStr, c_char, c_int};
 use understudy_catalogue::message;
 use understudy_mpi::real_types::RealComm;
@@ -38,7 +38,7 @@ fn finish(
     match outcome {
         Ok(()) => SUCCESS,
         Err(rc) if session::index(rt, session).is_some() => {
-            raise_on(rt, procedure, rc, Object::Session(session))
+            raise_on(rt, procedure, rc, ErrorObject::Session(session))
         }
         Err(rc) => raise(rt, procedure, rc, None),
     }
@@ -68,8 +68,8 @@ pub unsafe extern "C" fn MPI_Session_init(
 ) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Session_init;
-    if session.is_null() || !errhandler::is_of(rt, errhandler, Kind::Session) {
-        return raise_on(rt, procedure, ERR_ARG, Object::New(errhandler));
+    if session.is_null() || !errhandler::is_of(rt, errhandler, ErrhandlerKind::Session) {
+        return raise_on(rt, procedure, ERR_ARG, ErrorObject::New(errhandler));
     }
     if world::is_initialised() && world::get(rt).finalized {
         log::error!("{}", message::SESSION_AFTER_FINALIZE);
@@ -77,7 +77,7 @@ pub unsafe extern "C" fn MPI_Session_init(
             rt,
             procedure,
             ERR_UNSUPPORTED_OPERATION,
-            Object::New(errhandler),
+            ErrorObject::New(errhandler),
         );
     }
     let pairs = info::pairs(rt, info);
@@ -275,7 +275,7 @@ unsafe fn checked(
 ) -> Result<Tag, c_int> {
     // SAFETY: the caller guarantees it.
     let tag = unsafe { text(tag) }?;
-    if new.is_null() || !errhandler::is_of(rt, errhandler, Kind::Comm) {
+    if new.is_null() || !errhandler::is_of(rt, errhandler, ErrhandlerKind::Comm) {
         return Err(ERR_ARG);
     }
     Ok(Tag {
@@ -300,16 +300,21 @@ macro_rules! construct {
         };
         match attempt!(
             $rt,
-            create::make($rt, with_hints, |it| early::is_used($rt, it), &mut made)
+            create::make(
+                $rt,
+                with_hints,
+                |it| drained::is_comm_in_use($rt, it),
+                &mut made
+            )
         ) {
             SUCCESS => (),
-            rc => return raise_on($rt, $procedure, rc, Object::New($errhandler)),
+            rc => return raise_on($rt, $procedure, rc, ErrorObject::New($errhandler)),
         }
         let Some(made) = made else {
-            return raise_on($rt, $procedure, ERR_ARG, Object::New($errhandler));
+            return raise_on($rt, $procedure, ERR_ARG, ErrorObject::New($errhandler));
         };
         let new = create::register($rt, made, comm::world_handle($rt));
-        early::drop_on($rt, new);
+        drained::drop_on($rt, new);
         comm::set_errhandler($rt, new, $errhandler.0 as u64);
         let session = group::session($rt, $group);
         if let Some(mut comm) = comm::get_mut($rt, new) {
@@ -352,10 +357,10 @@ pub unsafe extern "C" fn MPI_Comm_create_from_group(
                 info,
                 errhandler,
                 newcomm,
-                |new: &mut RealComm| { create::of_group(rt, group, tag.number, new) }
+                |new: &mut RealComm| { create::create_of_group(rt, group, tag.number, new) }
             )
         }
-        Err(rc) => raise_on(rt, procedure, rc, Object::New(errhandler)),
+        Err(rc) => raise_on(rt, procedure, rc, ErrorObject::New(errhandler)),
     }
 }
 
@@ -412,9 +417,11 @@ pub unsafe extern "C" fn MPI_Intercomm_create_from_groups(
                 info,
                 errhandler,
                 newintercomm,
-                |new: &mut RealComm| { create::between_groups(rt, local, leader, tag.number, new) }
+                |new: &mut RealComm| {
+                    create::create_between_groups(rt, local, leader, tag.number, new)
+                }
             )
         }
-        Err(rc) => raise_on(rt, procedure, rc, Object::New(errhandler)),
+        Err(rc) => raise_on(rt, procedure, rc, ErrorObject::New(errhandler)),
     }
 }

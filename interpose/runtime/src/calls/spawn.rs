@@ -13,7 +13,7 @@ use crate::calls::runtime;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtInfo, real_comm, real_info};
 use crate::objects::{comm, dynamic};
-use crate::{cut, journal, renewal, world};
+use crate::{cut, journal, reinit, world};
 use std::ffi::{c_char, c_int};
 use understudy_mpi::real_types::{RealComm, RealInfo};
 
@@ -36,7 +36,7 @@ unsafe fn spawn(
         dynamic.spawns
     };
     if comm::rank_and_size(rt, comm).is_some_and(|(rank, _)| rank == root) {
-        renewal::spawns(world::worker(rt), number);
+        reinit::report_spawn(world::worker(rt), number);
     }
     construct_by_some!(rt, procedure, comm, intercomm, constructor)
 }

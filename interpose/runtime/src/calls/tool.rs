@@ -13,13 +13,15 @@ use crate::calls::runtime;
 use crate::errors::{SUCCESS, check};
 use crate::generated::real;
 use crate::handles::{VirtDatatype, predefined_handle, predefined_of, real_datatype};
-use crate::objects::tool::{self, Cvar, INVALID_HANDLE, INVALID_SESSION, NOT_INITIALIZED, Of};
+use crate::objects::tool::{
+    self, Cvar, INVALID_HANDLE, INVALID_SESSION, NOT_INITIALIZED, ToolHandleKind,
+};
 use crate::objects::{objects, objects_mut};
 use crate::world;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::null_mut;
 use understudy_catalogue::message;
-use understudy_mpi::call::Apart;
+use understudy_mpi::call::NeverAbandoned;
 use understudy_mpi::real_types::RealDatatype;
 
 /// Returns the return code for the result of a closure.
@@ -40,7 +42,7 @@ pub(super) fn query(rt: &Runtime, call: impl FnOnce() -> c_int) -> c_int {
     if !tool::is_open(rt) {
         return NOT_INITIALIZED;
     }
-    let _apart = Apart::new();
+    let _apart = NeverAbandoned::new();
     call()
 }
 
@@ -81,7 +83,7 @@ impl Types {
     unsafe fn ask(
         rt: &Runtime,
         (datatype, enumtype): (*mut VirtDatatype, *mut *mut c_void),
-        (of, index): (Of, c_int),
+        (of, index): (ToolHandleKind, c_int),
         ask: impl FnOnce(&mut RealDatatype, &mut *mut c_void) -> c_int,
     ) -> c_int {
         if !tool::is_open(rt) {
@@ -93,7 +95,7 @@ impl Types {
             enumtype: null_mut(),
         };
         let rc = {
-            let _apart = Apart::new();
+            let _apart = NeverAbandoned::new();
             ask(&mut types.datatype, &mut types.enumtype)
         };
         if rc != SUCCESS {
@@ -137,7 +139,7 @@ pub unsafe extern "C" fn MPI_T_cvar_get_info(
         Types::ask(
             rt,
             (datatype, enumtype),
-            (Of::CvarEnum, cvar_index),
+            (ToolHandleKind::CvarEnum, cvar_index),
             |real_type, real_enum| {
                 real::PMPI_T_cvar_get_info(
                     cvar_index, name, name_len, verbosity, real_type, real_enum, desc, desc_len,
@@ -169,7 +171,7 @@ pub unsafe extern "C" fn MPI_T_pvar_get_info(
         Types::ask(
             rt,
             (datatype, enumtype),
-            (Of::PvarEnum, pvar_index),
+            (ToolHandleKind::PvarEnum, pvar_index),
             |real_type, real_enum| {
                 real::PMPI_T_pvar_get_info(
                     pvar_index, name, name_len, verbosity, var_class, real_type, real_enum, desc,
@@ -183,9 +185,9 @@ pub unsafe extern "C" fn MPI_T_pvar_get_info(
 /// Returns the library's enumeration for the program's.
 fn real_enum(rt: &Runtime, given: *mut c_void) -> Result<*mut c_void, c_int> {
     must_be_open(rt)?;
-    let enumtype = if let Some(index) = tool::index(Of::CvarEnum, given) {
+    let enumtype = if let Some(index) = tool::index(ToolHandleKind::CvarEnum, given) {
         tool::describe_cvar(rt, index as c_int)?.enumtype
-    } else if let Some(index) = tool::index(Of::PvarEnum, given) {
+    } else if let Some(index) = tool::index(ToolHandleKind::PvarEnum, given) {
         tool::describe_pvar(rt, index as c_int)?.enumtype
     } else {
         null_mut()
@@ -205,7 +207,7 @@ pub unsafe extern "C" fn MPI_T_enum_get_info(
 ) -> c_int {
     let rt = runtime();
     returned(real_enum(rt, enumtype).and_then(|real| {
-        let _apart = Apart::new();
+        let _apart = NeverAbandoned::new();
         // SAFETY: the program's arguments are passed on.
         check(unsafe { real::PMPI_T_enum_get_info(real, num, name, name_len) })
     }))
@@ -220,7 +222,7 @@ pub unsafe extern "C" fn MPI_T_enum_get_item(
 ) -> c_int {
     let rt = runtime();
     returned(real_enum(rt, enumtype).and_then(|real| {
-        let _apart = Apart::new();
+        let _apart = NeverAbandoned::new();
         // SAFETY: the program's arguments are passed on.
         check(unsafe { real::PMPI_T_enum_get_item(real, index, value, name, name_len) })
     }))
@@ -257,10 +259,10 @@ pub unsafe extern "C" fn MPI_T_cvar_handle_alloc(
         let (real, elements) = tool::make_cvar(rt, &cvar)?;
         cvar.count = elements;
         let index = objects_mut(rt).tool.cvars.insert(cvar);
-        tool::set_real(rt, Of::Cvar, index, real);
+        tool::set_real(rt, ToolHandleKind::Cvar, index, real);
         // SAFETY: MPI requires the program's arguments to be valid.
         unsafe {
-            handle.write(tool::handle(Of::Cvar, index));
+            handle.write(tool::handle(ToolHandleKind::Cvar, index));
             count.write(elements);
         }
         Ok(())
@@ -269,12 +271,16 @@ pub unsafe extern "C" fn MPI_T_cvar_handle_alloc(
 }
 
 /// Returns the library's handle for the program's.
-pub(super) fn real_of(rt: &Runtime, of: Of, handle: *mut c_void) -> Result<*mut c_void, c_int> {
+pub(super) fn real_of(
+    rt: &Runtime,
+    of: ToolHandleKind,
+    handle: *mut c_void,
+) -> Result<*mut c_void, c_int> {
     must_be_open(rt)?;
     let real = tool::real_of(rt, of, handle);
     match (real.is_null(), of) {
         (false, _) => Ok(real),
-        (true, Of::Session) => Err(INVALID_SESSION),
+        (true, ToolHandleKind::Session) => Err(INVALID_SESSION),
         (true, _) => Err(INVALID_HANDLE),
     }
 }
@@ -282,7 +288,7 @@ pub(super) fn real_of(rt: &Runtime, of: Of, handle: *mut c_void) -> Result<*mut 
 /// Invalidates the program's handle, and frees the library's, if there is one.
 pub(super) fn give_back(
     rt: &Runtime,
-    of: Of,
+    of: ToolHandleKind,
     index: u32,
     given: &mut *mut c_void,
     free: impl FnOnce(&mut *mut c_void) -> c_int,
@@ -293,7 +299,7 @@ pub(super) fn give_back(
     if real.is_null() {
         return Ok(());
     }
-    let _apart = Apart::new();
+    let _apart = NeverAbandoned::new();
     check(free(&mut real))
 }
 
@@ -303,14 +309,14 @@ pub unsafe extern "C" fn MPI_T_cvar_handle_free(handle: *mut *mut c_void) -> c_i
     let given = unsafe { &mut *handle };
     let mut free = || {
         must_be_open(rt)?;
-        let index = tool::index(Of::Cvar, *given).ok_or(INVALID_HANDLE)?;
+        let index = tool::index(ToolHandleKind::Cvar, *given).ok_or(INVALID_HANDLE)?;
         objects_mut(rt)
             .tool
             .cvars
             .remove(index)
             .ok_or(INVALID_HANDLE)?;
         // SAFETY: a handle of the library.
-        give_back(rt, Of::Cvar, index, given, |real| unsafe {
+        give_back(rt, ToolHandleKind::Cvar, index, given, |real| unsafe {
             real::PMPI_T_cvar_handle_free(real)
         })
     };
@@ -319,8 +325,8 @@ pub unsafe extern "C" fn MPI_T_cvar_handle_free(handle: *mut *mut c_void) -> c_i
 
 pub unsafe extern "C" fn MPI_T_cvar_read(handle: *mut c_void, buf: *mut c_void) -> c_int {
     let rt = runtime();
-    returned(real_of(rt, Of::Cvar, handle).and_then(|real| {
-        let _apart = Apart::new();
+    returned(real_of(rt, ToolHandleKind::Cvar, handle).and_then(|real| {
+        let _apart = NeverAbandoned::new();
         // SAFETY: the program's buffer.
         check(unsafe { real::PMPI_T_cvar_read(real, buf) })
     }))
@@ -367,8 +373,8 @@ unsafe fn value_of(
 pub unsafe extern "C" fn MPI_T_cvar_write(handle: *mut c_void, buf: *const c_void) -> c_int {
     let rt = runtime();
     let write = || {
-        let real = real_of(rt, Of::Cvar, handle)?;
-        let index = tool::index(Of::Cvar, handle).ok_or(INVALID_HANDLE)?;
+        let real = real_of(rt, ToolHandleKind::Cvar, handle)?;
+        let index = tool::index(ToolHandleKind::Cvar, handle).ok_or(INVALID_HANDLE)?;
         let cvar = objects(rt)
             .tool
             .cvars
@@ -376,14 +382,14 @@ pub unsafe extern "C" fn MPI_T_cvar_write(handle: *mut c_void, buf: *const c_voi
             .cloned()
             .ok_or(INVALID_HANDLE)?;
         {
-            let _apart = Apart::new();
+            let _apart = NeverAbandoned::new();
             // SAFETY: the program's buffer.
             check(unsafe { real::PMPI_T_cvar_write(real, buf) })?;
         }
         let variable = tool::find_cvar(rt, &cvar.name)?;
         // SAFETY: the library has just read a value at this address.
         match unsafe { value_of(rt, variable.datatype.0, cvar.count, buf) } {
-            Some(value) => tool::written::note(rt, &cvar, value),
+            Some(value) => tool::written::record(rt, &cvar, value),
             None => log::warn!(
                 "{}",
                 message::control_variable_type(String::from_utf8_lossy(&cvar.name))

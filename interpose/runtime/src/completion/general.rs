@@ -5,7 +5,7 @@ use crate::abi;
 use crate::arch::{call_program, call_program_through};
 use crate::errors::SUCCESS;
 use crate::handles::VirtComm;
-use crate::requests::{EMPTY, General, Outcome};
+use crate::requests::{EMPTY_STATUS, GeneralizedFunctions, RequestOutcome};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::abi::Domain;
 
@@ -34,7 +34,7 @@ extern "C" fn call_subroutine(it: &mut Subroutine) -> u64 {
 }
 
 /// Calls a function of the program, and returns its return code.
-fn call(general: General, function: u64, second: Option<u64>) -> c_int {
+fn call(general: GeneralizedFunctions, function: u64, second: Option<u64>) -> c_int {
     if function == 0 {
         return SUCCESS;
     }
@@ -63,12 +63,12 @@ fn call(general: General, function: u64, second: Option<u64>) -> c_int {
 }
 
 /// Returns the outcome of a completed request.
-pub fn query(general: General, comm: VirtComm) -> Outcome {
-    let (mut status, mut rc) = (EMPTY, SUCCESS);
+pub fn query(general: GeneralizedFunctions, comm: VirtComm) -> RequestOutcome {
+    let (mut status, mut rc) = (EMPTY_STATUS, SUCCESS);
     abi::with_status_for_program(&mut status, |status| {
         rc = call(general, general.query, Some(status as u64));
     });
-    Outcome {
+    RequestOutcome {
         status,
         rc,
         comm: Some(comm),
@@ -76,13 +76,13 @@ pub fn query(general: General, comm: VirtComm) -> Outcome {
 }
 
 /// Lets the program free its data; returns the first error code.
-pub fn free(general: General, rc: c_int) -> c_int {
+pub fn free(general: GeneralizedFunctions, rc: c_int) -> c_int {
     let freed = call(general, general.free, None);
     if rc == SUCCESS { freed } else { rc }
 }
 
 /// Calls the program's cancel function.
-pub fn cancel(general: General, is_complete: bool) -> c_int {
+pub fn cancel(general: GeneralizedFunctions, is_complete: bool) -> c_int {
     let is_complete = c_int::from(is_complete);
     let argument = match general.in_fortran {
         true => &raw const is_complete as u64,

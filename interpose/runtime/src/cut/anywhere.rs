@@ -7,10 +7,10 @@
 
 use super::take::take_at;
 use crate::arch::{self, Rewound, mpi_lock};
+use crate::control_messages::{self, Peer, tag};
 use crate::generated::MAY_WAIT;
+use crate::max_allreduce::{MaxAllreduce, peers_of};
 use crate::objects::comm;
-use crate::own_messages::{self, Peer, tag};
-use crate::rounds::{Rounds, peers_of};
 use crate::schedule::{self, AnywhereAgreement, AnywhereVote, CallAction, CutState};
 use crate::work_flags::{self, AGREEING, CUT_REQUESTED, SEVERAL};
 use crate::{DOOR, Runtime};
@@ -229,7 +229,7 @@ fn has_stood_long(rt: &Runtime) -> bool {
 
 /// True if this worker objects to a cut outside of candidates.
 fn objects_now(rt: &Runtime) -> bool {
-    schedule::state(rt).inhibit_depth > 0 || journal::is_recording(rt) || comm::is_any_connected(rt)
+    schedule::state(rt).inhibit_depth > 0 || journal::is_recording(rt) || comm::has_any_spawned(rt)
 }
 
 fn advance(rt: &Runtime) -> mpi::Result<()> {
@@ -263,7 +263,7 @@ fn advance(rt: &Runtime) -> mpi::Result<()> {
             (Some(Instant::now() + hold), HOLDS - 1, AnywhereVote::Gather);
         let [cost, rate] = state.pace.terms();
         let says = [i64::from(objects), cost, 0, rate];
-        let first = Rounds::new(world.private, tag::GATHER, parts, says);
+        let first = MaxAllreduce::new(world.private, tag::CUT_GATHER, parts, says);
         vote.insert(first).start()?;
     }
     while let Some(under_way) = vote {
@@ -283,18 +283,18 @@ fn advance(rt: &Runtime) -> mpi::Result<()> {
                 *stood_since = Some(Instant::now());
                 (
                     agreement.end_first_vote(objections == 0, !objects),
-                    tag::STAND,
+                    tag::CUT_QUIESCED,
                 )
             }
             // If some workers have passed more candidates than others, messages of a collective are
             // in flight.
             AnywhereVote::Stand => (
                 agreement.end_second_vote(objections == 0 && most == -least),
-                tag::CONFIRM,
+                tag::CUT_CONFIRM,
             ),
             AnywhereVote::Confirm => {
                 agreement.end_third_vote(objections == 0);
-                (None, tag::CONFIRM)
+                (None, tag::CUT_CONFIRM)
             }
         };
         is_near = *which != AnywhereVote::Gather && objections == HAS_GONE_ON;
@@ -311,7 +311,7 @@ fn advance(rt: &Runtime) -> mpi::Result<()> {
             };
             *which = which.next();
             (*waits_until, *holds) = (Some(Instant::now() + hold), HOLDS - 1);
-            let next = Rounds::new(
+            let next = MaxAllreduce::new(
                 world.private,
                 tag,
                 parts,
@@ -335,7 +335,7 @@ fn advance(rt: &Runtime) -> mpi::Result<()> {
         match pause {
             None if is_near => work_flags::set(CUT_REQUESTED),
             pause => checkpoint_watchdog::request_later(
-                comm::is_any_connected(rt),
+                comm::has_any_spawned(rt),
                 pause.unwrap_or_default(),
             ),
         }
@@ -353,7 +353,7 @@ fn tell_off(rt: &Runtime) -> mpi::Result<()> {
     let to = peers_of(me, world.worker_count).map(|rank| Peer {
         comm: world.private,
         rank,
-        tag: tag::OFF,
+        tag: tag::CUT_VETO,
     });
     state
         .control_messages
@@ -363,8 +363,8 @@ fn tell_off(rt: &Runtime) -> mpi::Result<()> {
 /// Receives messages from workers that continue.
 fn hear(rt: &Runtime) -> mpi::Result<()> {
     loop {
-        schedule::state(rt).control_messages.sweep()?;
-        let Some((_, bytes)) = own_messages::next(world::private(rt), tag::OFF)? else {
+        schedule::state(rt).control_messages.remove_sent()?;
+        let Some((_, bytes)) = control_messages::next(world::private(rt), tag::CUT_VETO)? else {
             return Ok(());
         };
         let attempt = u64::from_ne_bytes(bytes.try_into().map_err(|_| mpi::Error::INTERN)?);

@@ -6,7 +6,7 @@
 use super::anywhere::{leave, look};
 use crate::Runtime;
 use crate::arch::{Rewound, mpi_lock};
-use crate::own_messages::{self, Peer, tag};
+use crate::control_messages::{self, Peer, tag};
 use crate::schedule::{self, AssemblyWord, Side};
 use crate::{recovery, work_flags, world};
 use bincode::config::standard;
@@ -54,7 +54,7 @@ fn go_on(rt: &Runtime, me: Worker, thread: usize) -> mpi::Result<bool> {
     let (enters, told) = {
         let state = &mut *schedule::state(rt);
         let enters = state.assemblies.advance(me, thread, &mut state.gatherings);
-        state.control_messages.sweep()?;
+        state.control_messages.remove_sent()?;
         (enters, state.assemblies.take_outgoing())
     };
     for (to, word) in told {
@@ -75,7 +75,7 @@ fn tell(rt: &Runtime, rank: Worker, word: &AssemblyWord) -> mpi::Result<()> {
 
 /// Returns the next message that has arrived.
 fn hear(rt: &Runtime) -> mpi::Result<Option<(Worker, AssemblyWord)>> {
-    let Some((from, bytes)) = own_messages::next(world::private(rt), tag::ASSEMBLE)? else {
+    let Some((from, bytes)) = control_messages::next(world::private(rt), tag::ASSEMBLE)? else {
         return Ok(None);
     };
     let (word, _) =

@@ -10,11 +10,11 @@ use super::anywhere::{self, hold};
 use super::take::take;
 use super::together::{all_together, come_together};
 use crate::arch::{self, Rewound};
+use crate::control_messages::tag;
 use crate::handles::VirtComm;
+use crate::max_allreduce::{MaxAllreduce, Numbers};
 use crate::objects::comm;
-use crate::own_messages::tag;
 use crate::rehearsal::{self, again};
-use crate::rounds::{Numbers, Rounds};
 use crate::schedule::{self, Schedule};
 use crate::{Runtime, recovery};
 use crate::{
@@ -88,7 +88,7 @@ pub fn withdraw(rt: &Runtime, comm: VirtComm, rc: c_int) {
     if comm::spans_all(rt, comm) {
         schedule::state(rt).schedule.cut_points -= 1;
     } else if process_info::config().anywhere {
-        comm::discount_collective(rt, comm);
+        comm::uncount_collective(rt, comm);
     }
 }
 
@@ -154,7 +154,7 @@ fn awake(rt: &Runtime) -> Result<(), Rewound> {
         help(rt)?;
     }
     let mut state = schedule::state(rt);
-    let needs_help = state.vote.as_ref().is_some_and(Rounds::needs_help);
+    let needs_help = state.vote.as_ref().is_some_and(MaxAllreduce::needs_polling);
     state.next_action = if needs_help { 0 } else { state.schedule.next };
     Ok(())
 }
@@ -231,7 +231,7 @@ fn vote(rt: &Runtime) -> Result<(), Rewound> {
     let [cost, rate] = state.pace.terms();
     let (world, numbers) = (world::get(rt), [says, per_candidate, cost, rate]);
     drop(guard);
-    let vote = Rounds::new(
+    let vote = MaxAllreduce::new(
         world.private,
         tag::VOTE,
         (world::worker(rt), world.worker_count),
@@ -243,7 +243,7 @@ fn vote(rt: &Runtime) -> Result<(), Rewound> {
 
 /// Advances the vote; returns its result once it is complete.
 fn help(rt: &Runtime) -> Result<Option<Numbers>, Rewound> {
-    let polled = schedule::state(rt).vote.as_mut().map(Rounds::poll);
+    let polled = schedule::state(rt).vote.as_mut().map(MaxAllreduce::poll);
     recovery::check_own(rt, polled.unwrap_or(Ok(None)), NO_VOTE)
 }
 

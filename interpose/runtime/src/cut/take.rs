@@ -5,7 +5,7 @@ use crate::arch::{self, Rewound, mpi_lock};
 use crate::drain::{self, Ability, Exchange};
 use crate::objects::tool::written;
 use crate::objects::{comm, file, window};
-use crate::requests::{self, Kind};
+use crate::requests::{self, RequestKind};
 use crate::{Runtime, recovery};
 use crate::{
     abort, checkpoint, checkpoint_watchdog, completion, copies, fault, process_info, protection,
@@ -54,14 +54,14 @@ pub(super) fn take_at(rt: &Runtime, candidate: bool) -> Result<(), Rewound> {
             fault::point("cut.agreed", copies::next_epoch(rt));
             schedule::state(rt).schedule.at_cut_point = candidate;
             user::note_files(rt);
-            if let Err(error) = file::note(rt) {
+            if let Err(error) = file::record_at_cut(rt) {
                 abort::abort_with_error(rt, message::FILES_NOT_SAVED, &error);
             }
             drain::drain(rt, &sent)?;
             fault::point("cut.end", copies::next_epoch(rt));
             let (began, epoch) = (Instant::now(), copies::next_epoch(rt));
             checkpoint::take(rt)?;
-            recovery::check_own(rt, window::meet_again(rt), NO_QUIET)?;
+            recovery::check_own(rt, window::wait_for_captures(rt), NO_QUIET)?;
             {
                 let mut state = schedule::state(rt);
                 state.cost = began.elapsed();
@@ -83,7 +83,7 @@ pub(super) fn take_at(rt: &Runtime, candidate: bool) -> Result<(), Rewound> {
                 schedule.next = schedule.cut_points + 1;
                 schedule.is_postponed = true;
             }
-            checkpoint_watchdog::record_postponed_cut(comm::is_any_connected(rt));
+            checkpoint_watchdog::record_postponed_cut(comm::has_any_spawned(rt));
         }
         Exchange::NoRoom(shortage) => shortage::skip(rt, &shortage),
         Exchange::Refused => {
@@ -134,19 +134,22 @@ fn ability(rt: &Runtime, are_even: bool) -> Result<(Ability, Option<String>), Re
         requests::active(rt, |kind| {
             matches!(
                 kind,
-                Kind::Collective(_) | Kind::OneSided | Kind::Duplicate(_) | Kind::Recorded(_)
+                RequestKind::Collective(_)
+                    | RequestKind::OneSided
+                    | RequestKind::Duplicate(_)
+                    | RequestKind::Recorded(_)
             )
         }),
     )?;
     let is_held = schedule::state(rt).inhibit_depth > 0;
     let is_callback = arch::top_frame().is_none();
     let is_open = !collectives.is_empty()
-        || requests::is_any_unready(rt)
+        || requests::has_unready(rt)
         || !are_even
-        || !file::have_names(rt)
+        || !file::check_names(rt)
         || !written::check_communicators(rt);
     let is_able =
-        !is_open && !user::is_loading() && !is_held && !is_callback && !comm::is_any_connected(rt);
+        !is_open && !user::is_loading() && !is_held && !is_callback && !comm::has_any_spawned(rt);
     let reports = world::is_worker() && world::is_first_worker(rt);
     let is_saved = match is_able.then(|| user::save_devices(rt, reports)) {
         None => false,

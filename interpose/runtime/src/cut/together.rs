@@ -10,11 +10,11 @@ use super::anywhere::{leave, look};
 use super::assemble;
 use crate::Runtime;
 use crate::arch::{Rewound, mpi_lock};
+use crate::control_messages::InFlightBuffer;
 use crate::handles::{VirtComm, real_comm};
 use crate::objects::comm::{self, Comm};
-use crate::own_messages::Lent;
 use crate::schedule::{self, CollectiveVote, Side};
-use crate::{own_messages, recovery, work_flags, world};
+use crate::{control_messages, recovery, work_flags, world};
 use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::Worker;
@@ -114,9 +114,9 @@ fn gather(rt: &Runtime, real: RealComm, uid: u64) -> Result<(), Rewound> {
 
 /// Sends this process's vote on a collective.
 fn say(rt: &Runtime, thread: usize, real: RealComm, would_enter: bool) -> mpi::Result<()> {
-    let mut numbers = Lent::new(Box::new([u64::from(would_enter), 0]));
+    let mut numbers = InFlightBuffer::new(Box::new([u64::from(would_enter), 0]));
     // SAFETY: the numbers do not move until the request has completed.
-    let request = unsafe { real.start_least(&raw mut **numbers) }?;
+    let request = unsafe { real.start_allreduce_min(&raw mut **numbers) }?;
     schedule::state(rt).collective_votes.push(CollectiveVote {
         thread,
         numbers,
@@ -136,10 +136,10 @@ fn hear(rt: &Runtime, thread: usize) -> mpi::Result<Option<bool>> {
         return Ok(None);
     };
     let word = &mut state.collective_votes[at];
-    if !own_messages::test(std::slice::from_mut(&mut word.request))? {
+    if !control_messages::test(std::slice::from_mut(&mut word.request))? {
         return Ok(None);
     }
-    word.numbers.give_back();
+    word.numbers.complete();
     let [_, least] = **word.numbers;
     state.collective_votes.swap_remove(at);
     Ok(Some(least != 0))

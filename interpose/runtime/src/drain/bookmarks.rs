@@ -3,13 +3,13 @@
 
 use super::{shared_mappings, synchronous_questions};
 use crate::arch::Rewound;
-use crate::disk::{self, Report};
+use crate::disk::{self, DiskReport};
 use crate::headroom::{self, MemoryClaim, MemoryShortage};
 use crate::objects::comm::freed;
 use crate::protection::Loss;
 use crate::rehearsal::again;
 use crate::{Runtime, recovery};
-use crate::{copies, early, journal, requests, user, world};
+use crate::{copies, drained, journal, requests, user, world};
 use understudy_mpi::comm::Plain;
 use understudy_numbers::Worker;
 
@@ -37,7 +37,7 @@ struct Bookmark {
     /// Number of the sender's mappings that other processes may share.
     shared: u64,
     /// State of the sender's disk level.
-    disk: Report,
+    disk: DiskReport,
     /// Flags [`MAY_END`] and [`MAY_BEGIN`] of the sender's phase and of a new one.
     phase: u64,
     /// Memory that the sender's next checkpoint needs.
@@ -109,8 +109,8 @@ pub fn exchange(
         Ability::Now => copies::claim(rt),
         _ => MemoryClaim::NONE,
     };
-    let started = requests::started(rt);
-    let (freed_ones, share) = freed::within(rt, None, |it| early::is_used(rt, it));
+    let started = requests::sum_of_started(rt);
+    let (freed_ones, share) = freed::freed_within(rt, None, |it| drained::is_comm_in_use(rt, it));
     let synchronous = synchronous_questions::count(rt, world::get(rt).worker_count as usize);
     let own: Vec<Bookmark> = requests::table(rt)
         .sent
@@ -163,10 +163,11 @@ pub fn exchange(
                     .fold(0u64, |sum, bookmark| sum.wrapping_add(bookmark.freed))
                     == 0
                 {
-                    freed::forget(rt, &freed_ones);
+                    freed::remove(rt, &freed_ones);
                 }
-                let reports: Vec<Report> = theirs.iter().map(|bookmark| bookmark.disk).collect();
-                disk::agreed(
+                let reports: Vec<DiskReport> =
+                    theirs.iter().map(|bookmark| bookmark.disk).collect();
+                disk::evaluate_reports(
                     rt,
                     &reports,
                     world::worker(rt),

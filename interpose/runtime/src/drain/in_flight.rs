@@ -4,13 +4,13 @@
 use super::bookmarks::{NO_BOOKMARKS, Sent};
 use super::synchronous_questions;
 use crate::arch::Rewound;
-use crate::early::Early;
+use crate::drained::DrainedMessage;
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtComm, real_comm};
 use crate::objects::{comm, objects};
-use crate::requests::{self, EMPTY, Kind};
+use crate::requests::{self, EMPTY_STATUS, RequestKind};
 use crate::{Runtime, recovery};
-use crate::{completion, early, exposure, own_messages, rendezvous, world};
+use crate::{completion, control_messages, drained, exposure, rendezvous, world};
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 use understudy_catalogue::message;
@@ -36,7 +36,10 @@ fn tell_slow(rt: &Runtime, goal: &[u64]) {
         })
         .collect();
     let receives = requests::active(rt, |kind| {
-        matches!(kind, Kind::Receive(_) | Kind::PersistentReceive(_))
+        matches!(
+            kind,
+            RequestKind::Receive(_) | RequestKind::PersistentReceive(_)
+        )
     })
     .len();
     log::warn!(
@@ -65,16 +68,19 @@ pub fn drain(rt: &Runtime, sent: &[Sent]) -> Result<(), Rewound> {
             tell_slow(rt, &goal);
         }
         let receives = requests::active(rt, |kind| {
-            matches!(kind, Kind::Receive(_) | Kind::PersistentReceive(_))
+            matches!(
+                kind,
+                RequestKind::Receive(_) | RequestKind::PersistentReceive(_)
+            )
         });
         completion::test_all(rt, receives)?;
-        recovery::check_own(rt, exposure::hear_all(rt), NO_BOOKMARKS)?;
-        recovery::check_own(rt, rendezvous::hear(rt), NO_BOOKMARKS)?;
+        recovery::check_own(rt, exposure::receive_all_arrived(rt), NO_BOOKMARKS)?;
+        recovery::check_own(rt, rendezvous::receive_arrived(rt), NO_BOOKMARKS)?;
         for comm in program_comms(rt) {
             take_unexpected(rt, comm)?;
         }
     }
-    let mut sends = requests::active(rt, Kind::is_send);
+    let mut sends = requests::active(rt, RequestKind::is_send);
     while !sends.is_empty() {
         sends = completion::test_all(rt, sends)?;
     }
@@ -105,7 +111,7 @@ fn program_comms(rt: &Runtime) -> Vec<(VirtComm, RealComm)> {
 
 /// Takes one message that no posted receive matches, if there is one.
 fn take_unexpected(rt: &Runtime, (comm, real): (VirtComm, RealComm)) -> Result<(), Rewound> {
-    let (mut flag, mut status, mut message) = (0, EMPTY, RealMessage(std::ptr::null_mut()));
+    let (mut flag, mut status, mut message) = (0, EMPTY_STATUS, RealMessage(std::ptr::null_mut()));
     // SAFETY: plain arguments and local variables.
     unsafe {
         recovery::check(
@@ -124,15 +130,15 @@ fn take_unexpected(rt: &Runtime, (comm, real): (VirtComm, RealComm)) -> Result<(
         }
         let data = receive(rt, &mut message, &mut status)?;
         completion::count_received(rt, comm, &status);
-        early::add(
+        drained::add(
             rt,
-            Early {
+            DrainedMessage {
                 comm: comm.0 as u64,
                 source: status.source,
                 tag: status.tag,
                 data,
                 claimed: None,
-                owed: None,
+                sender_to_notify: None,
             },
         );
     }
@@ -141,11 +147,11 @@ fn take_unexpected(rt: &Runtime, (comm, real): (VirtComm, RealComm)) -> Result<(
 
 /// Receives the messages that the program has matched.
 fn receive_matched(rt: &Runtime) -> Result<(), Rewound> {
-    for index in 0..early::places(rt) {
-        if let Some(mut matched) = early::matched(rt, index) {
+    for index in 0..drained::matched_index_end(rt) {
+        if let Some(mut matched) = drained::matched(rt, index) {
             let data = receive(rt, &mut matched.real, &mut matched.status)?;
             completion::count_received(rt, matched.comm, &matched.status);
-            early::is_received(rt, index, matched.comm, &matched.status, data);
+            drained::record_received(rt, index, matched.comm, &matched.status, data);
         }
     }
     Ok(())
@@ -173,7 +179,7 @@ fn receive(
         Ok(()) => Ok(data),
         Err(rewound) => {
             // The transfer may still be under way.
-            own_messages::keep(data);
+            control_messages::keep(data);
             Err(rewound)
         }
     }

@@ -1,9 +1,9 @@
 //! Synchronous sends whose messages were drained at a cut.
 
-use crate::early;
+use crate::control_messages::{swap, tag};
+use crate::drained;
 use crate::objects::{comm, objects};
-use crate::own_messages::{swap, tag};
-use crate::requests::{Synchronous, synchronous};
+use crate::requests::{SynchronousSend, synchronous};
 use crate::world;
 use understudy_mpi as mpi;
 use understudy_numbers::Worker;
@@ -26,7 +26,7 @@ struct Question {
 impl Question {
     const BYTES: usize = 32;
 
-    fn new(rt: &Runtime, send: &Synchronous) -> Question {
+    fn new(rt: &Runtime, send: &SynchronousSend) -> Question {
         let uid = comm::get(rt, send.comm()).map_or(0, |comm| comm.uid);
         let source = comm::rank_and_size(rt, send.comm()).map_or(-1, |(rank, _)| rank);
         Question {
@@ -78,7 +78,7 @@ impl Question {
         };
         // Messages with equal envelopes are received in the order in which they were sent (3.5), so
         // the waiting ones are the last.
-        early::owe(
+        drained::notify_on_receive(
             rt,
             (own, self.source, self.tag),
             self.followers,
@@ -103,7 +103,7 @@ pub fn count(rt: &Runtime, workers: usize) -> Vec<u64> {
 ///
 /// # Errors
 /// The failure of a process.
-pub fn settle(rt: &Runtime, sends: &[Synchronous], expected: &[u64]) -> mpi::Result<()> {
+pub fn settle(rt: &Runtime, sends: &[SynchronousSend], expected: &[u64]) -> mpi::Result<()> {
     if sends.is_empty() && expected.iter().all(|&count| count == 0) {
         return Ok(());
     }
@@ -124,7 +124,7 @@ pub fn settle(rt: &Runtime, sends: &[Synchronous], expected: &[u64]) -> mpi::Res
         (worker, bytes)
     });
     let private = world::private(rt);
-    let came = swap(private, tag::SETTLE, questions.collect(), &coming);
+    let came = swap(private, tag::DRAINED_QUERY, questions.collect(), &coming);
     let came = came?;
     let answers = came.iter().map(|(worker, questions)| {
         let questions = questions.chunks_exact(Question::BYTES).map(Question::read);
@@ -135,11 +135,11 @@ pub fn settle(rt: &Runtime, sends: &[Synchronous], expected: &[u64]) -> mpi::Res
                 .collect(),
         )
     });
-    let came = swap(private, tag::SETTLE, answers.collect(), &asked);
+    let came = swap(private, tag::DRAINED_QUERY, answers.collect(), &asked);
     for (worker, answers) in came? {
         to(worker)
             .zip(answers)
-            .for_each(|(send, waits)| synchronous::settle(rt, send, waits != 0));
+            .for_each(|(send, waits)| synchronous::set_matched(rt, send, waits != 0));
     }
     Ok(())
 }

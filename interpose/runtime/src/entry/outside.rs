@@ -24,7 +24,7 @@ const RED_ZONE: i64 = 128;
 pub fn begin() {
     arch::set_handler(RECOVER, recover as *const () as *mut c_void);
     arch::set_handler(LEAVE, leave as *const () as *mut c_void);
-    call::lead_in(lead_in);
+    call::set_outside_handler(lead_in);
 }
 
 /// True for addresses in the runtime, preload library, stub page or ld.so.

@@ -7,7 +7,7 @@ use crate::handles::{VirtComm, real_comm};
 use crate::{abi, arch};
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::OnceLock;
-use understudy_mpi::abi::{Abi, Domain, Edge, current, degrees, members, rank, table};
+use understudy_mpi::abi::{Abi, Domain, Edge, degrees, foreign_abi, members, rank, table};
 
 /// Edge on which the program calls handlers.
 struct Program;
@@ -16,7 +16,7 @@ struct Program;
 pub(super) fn handler(slot: usize) -> *const () {
     static TABLE: OnceLock<Vec<usize>> = OnceLock::new();
     let own = HANDLERS[slot].address();
-    if current().is_none() || own.is_null() {
+    if foreign_abi().is_none() || own.is_null() {
         return own;
     }
     let table = TABLE.get_or_init(|| {
@@ -37,7 +37,7 @@ impl Edge for Program {
     type Guard = ();
 
     fn abi() -> &'static Abi {
-        current().expect("the program has another ABI")
+        foreign_abi().expect("the program has another ABI")
     }
 
     #[inline]

@@ -60,7 +60,7 @@ mod generic {
         tool
     };
     use crate::generated::HandleKind;
-    use crate::objects::datatype::Counts;
+    use crate::objects::datatype::CountSize;
     use crate::objects::lookup::{from_fortran, to_fortran};
 
     pub unsafe extern "C" fn h_MPI_Get_processor_name(
@@ -148,7 +148,7 @@ mod generic {
             buffers::attach(
                 rt,
                 Proc::MPI_Buffer_attach,
-                crate::requests::Owner::Process,
+                crate::requests::BufferOwner::Process,
                 buffer,
                 size
             )
@@ -162,7 +162,7 @@ mod generic {
             buffers::detach(
                 rt,
                 Proc::MPI_Buffer_detach,
-                crate::requests::Owner::Process,
+                crate::requests::BufferOwner::Process,
                 buffer,
                 size
             )
@@ -176,7 +176,7 @@ mod generic {
             buffers::attach(
                 rt,
                 Proc::MPI_Buffer_attach_c,
-                crate::requests::Owner::Process,
+                crate::requests::BufferOwner::Process,
                 buffer,
                 size
             )
@@ -190,7 +190,7 @@ mod generic {
             buffers::detach(
                 rt,
                 Proc::MPI_Buffer_detach_c,
-                crate::requests::Owner::Process,
+                crate::requests::BufferOwner::Process,
                 buffer,
                 size
             )
@@ -200,7 +200,7 @@ mod generic {
     pub unsafe extern "C" fn h_MPI_Buffer_flush() -> c_int {
         let rt = crate::calls::runtime();
         // SAFETY: the program's arguments are handed on.
-        unsafe { buffers::flush(rt, Proc::MPI_Buffer_flush, crate::requests::Owner::Process) }
+        unsafe { buffers::flush(rt, Proc::MPI_Buffer_flush, crate::requests::BufferOwner::Process) }
     }
 
     pub unsafe extern "C" fn h_MPI_Buffer_iflush(request: *mut VirtRequest) -> c_int {
@@ -210,7 +210,7 @@ mod generic {
             buffers::begin_flush(
                 rt,
                 Proc::MPI_Buffer_iflush,
-                crate::requests::Owner::Process,
+                crate::requests::BufferOwner::Process,
                 request
             )
         }
@@ -894,7 +894,13 @@ mod generic {
             crate::cut::withdraw(rt, comm, rc);
         }
         if rc == 0 {
-            crate::objects::comm::firsts::note(rt, comm, Proc::MPI_Allreduce, count > 0, Some(op));
+            crate::objects::comm::first_collectives::record(
+                rt,
+                comm,
+                Proc::MPI_Allreduce,
+                count > 0,
+                Some(op)
+            );
         }
         crate::raise::finish(rt, Proc::MPI_Allreduce, rc, Some(comm))
     }
@@ -932,7 +938,7 @@ mod generic {
             crate::cut::withdraw(rt, comm, rc);
         }
         if rc == 0 {
-            crate::objects::comm::firsts::note(
+            crate::objects::comm::first_collectives::record(
                 rt,
                 comm,
                 Proc::MPI_Allreduce_c,
@@ -1116,7 +1122,13 @@ mod generic {
             crate::cut::withdraw(rt, comm, rc);
         }
         if rc == 0 {
-            crate::objects::comm::firsts::note(rt, comm, Proc::MPI_Barrier, true, None);
+            crate::objects::comm::first_collectives::record(
+                rt,
+                comm,
+                Proc::MPI_Barrier,
+                true,
+                None
+            );
         }
         crate::raise::finish(rt, Proc::MPI_Barrier, rc, Some(comm))
     }
@@ -1152,7 +1164,13 @@ mod generic {
             crate::cut::withdraw(rt, comm, rc);
         }
         if rc == 0 {
-            crate::objects::comm::firsts::note(rt, comm, Proc::MPI_Bcast, count > 0, None);
+            crate::objects::comm::first_collectives::record(
+                rt,
+                comm,
+                Proc::MPI_Bcast,
+                count > 0,
+                None
+            );
         }
         crate::raise::finish(rt, Proc::MPI_Bcast, rc, Some(comm))
     }
@@ -1188,7 +1206,13 @@ mod generic {
             crate::cut::withdraw(rt, comm, rc);
         }
         if rc == 0 {
-            crate::objects::comm::firsts::note(rt, comm, Proc::MPI_Bcast_c, count > 0, None);
+            crate::objects::comm::first_collectives::record(
+                rt,
+                comm,
+                Proc::MPI_Bcast_c,
+                count > 0,
+                None
+            );
         }
         crate::raise::finish(rt, Proc::MPI_Bcast_c, rc, Some(comm))
     }
@@ -1766,7 +1790,13 @@ mod generic {
             crate::cut::withdraw(rt, comm, rc);
         }
         if rc == 0 {
-            crate::objects::comm::firsts::note(rt, comm, Proc::MPI_Reduce, count > 0, Some(op));
+            crate::objects::comm::first_collectives::record(
+                rt,
+                comm,
+                Proc::MPI_Reduce,
+                count > 0,
+                Some(op)
+            );
         }
         crate::raise::finish(rt, Proc::MPI_Reduce, rc, Some(comm))
     }
@@ -1806,7 +1836,13 @@ mod generic {
             crate::cut::withdraw(rt, comm, rc);
         }
         if rc == 0 {
-            crate::objects::comm::firsts::note(rt, comm, Proc::MPI_Reduce_c, count > 0, Some(op));
+            crate::objects::comm::first_collectives::record(
+                rt,
+                comm,
+                Proc::MPI_Reduce_c,
+                count > 0,
+                Some(op)
+            );
         }
         crate::raise::finish(rt, Proc::MPI_Reduce_c, rc, Some(comm))
     }
@@ -5878,7 +5914,7 @@ mod generic {
         unsafe {
             datatype::derive(
                 rt,
-                (Proc::MPI_Type_contiguous, Counts::Int),
+                (Proc::MPI_Type_contiguous, CountSize::Int),
                 oldtype,
                 newtype,
                 |oldtype, new| real::PMPI_Type_contiguous(count, oldtype, new)
@@ -5896,7 +5932,7 @@ mod generic {
         unsafe {
             datatype::derive(
                 rt,
-                (Proc::MPI_Type_contiguous_c, Counts::Large),
+                (Proc::MPI_Type_contiguous_c, CountSize::Large),
                 oldtype,
                 newtype,
                 |oldtype, new| real::PMPI_Type_contiguous_c(count, oldtype, new)
@@ -5921,7 +5957,7 @@ mod generic {
         unsafe {
             datatype::derive(
                 rt,
-                (Proc::MPI_Type_create_darray, Counts::Int),
+                (Proc::MPI_Type_create_darray, CountSize::Int),
                 oldtype,
                 newtype,
                 |oldtype, new| real::PMPI_Type_create_darray(
@@ -5957,7 +5993,7 @@ mod generic {
         unsafe {
             datatype::derive(
                 rt,
-                (Proc::MPI_Type_create_darray_c, Counts::Large),
+                (Proc::MPI_Type_create_darray_c, CountSize::Large),
                 oldtype,
                 newtype,
                 |oldtype, new| real::PMPI_Type_create_darray_c(
@@ -6038,7 +6074,7 @@ mod generic {
         unsafe {
             datatype::derive(
                 rt,
-                (Proc::MPI_Type_create_hindexed_block, Counts::Int),
+                (Proc::MPI_Type_create_hindexed_block, CountSize::Int),
                 oldtype,
                 newtype,
                 |oldtype, new| real::PMPI_Type_create_hindexed_block(
@@ -6064,7 +6100,7 @@ mod generic {
         unsafe {
             datatype::derive(
                 rt,
-                (Proc::MPI_Type_create_hindexed_block_c, Counts::Large),
+                (Proc::MPI_Type_create_hindexed_block_c, CountSize::Large),
                 oldtype,
                 newtype,
                 |oldtype, new| real::PMPI_Type_create_hindexed_block_c(
@@ -6090,7 +6126,7 @@ mod generic {
         unsafe {
             datatype::derive(
                 rt,
-                (Proc::MPI_Type_create_hindexed, Counts::Int),
+                (Proc::MPI_Type_create_hindexed, CountSize::Int),
                 oldtype,
                 newtype,
                 |oldtype, new| real::PMPI_Type_create_hindexed(
@@ -6116,7 +6152,7 @@ mod generic {
         unsafe {
             datatype::derive(
                 rt,
-                (Proc::MPI_Type_create_hindexed_c, Counts::Large),
+                (Proc::MPI_Type_create_hindexed_c, CountSize::Large),
                 oldtype,
                 newtype,
                 |oldtype, new| real::PMPI_Type_create_hindexed_c(
@@ -6142,7 +6178,7 @@ mod generic {
         unsafe {
             datatype::derive(
                 rt,
-                (Proc::MPI_Type_create_hvector, Counts::Int),
+                (Proc::MPI_Type_create_hvector, CountSize::Int),
                 oldtype,
                 newtype,
                 |oldtype, new| real::PMPI_Type_create_hvector(
@@ -6168,7 +6204,7 @@ mod generic {
         unsafe {
             datatype::derive(
                 rt,
-                (Proc::MPI_Type_create_hvector_c, Counts::Large),
+                (Proc::MPI_Type_create_hvector_c, CountSize::Large),
                 oldtype,
                 newtype,
                 |oldtype, new| real::PMPI_Type_create_hvector_c(
@@ -6194,7 +6230,7 @@ mod generic {
         unsafe {
             datatype::derive(
                 rt,
-                (Proc::MPI_Type_create_indexed_block, Counts::Int),
+                (Proc::MPI_Type_create_indexed_block, CountSize::Int),
                 oldtype,
                 newtype,
                 |oldtype, new| real::PMPI_Type_create_indexed_block(
@@ -6220,7 +6256,7 @@ mod generic {
         unsafe {
             datatype::derive(
                 rt,
-                (Proc::MPI_Type_create_indexed_block_c, Counts::Large),
+                (Proc::MPI_Type_create_indexed_block_c, CountSize::Large),
                 oldtype,
                 newtype,
                 |oldtype, new| real::PMPI_Type_create_indexed_block_c(
@@ -6270,7 +6306,7 @@ mod generic {
         unsafe {
             datatype::derive(
                 rt,
-                (Proc::MPI_Type_create_subarray, Counts::Int),
+                (Proc::MPI_Type_create_subarray, CountSize::Int),
                 oldtype,
                 newtype,
                 |oldtype, new| real::PMPI_Type_create_subarray(
@@ -6300,7 +6336,7 @@ mod generic {
         unsafe {
             datatype::derive(
                 rt,
-                (Proc::MPI_Type_create_subarray_c, Counts::Large),
+                (Proc::MPI_Type_create_subarray_c, CountSize::Large),
                 oldtype,
                 newtype,
                 |oldtype, new| real::PMPI_Type_create_subarray_c(
@@ -6327,7 +6363,7 @@ mod generic {
         unsafe {
             datatype::derive(
                 rt,
-                (Proc::MPI_Type_create_resized, Counts::Int),
+                (Proc::MPI_Type_create_resized, CountSize::Int),
                 oldtype,
                 newtype,
                 |oldtype, new| real::PMPI_Type_create_resized(oldtype, lb, extent, new)
@@ -6346,7 +6382,7 @@ mod generic {
         unsafe {
             datatype::derive(
                 rt,
-                (Proc::MPI_Type_create_resized_c, Counts::Large),
+                (Proc::MPI_Type_create_resized_c, CountSize::Large),
                 oldtype,
                 newtype,
                 |oldtype, new| real::PMPI_Type_create_resized_c(oldtype, lb, extent, new)
@@ -6487,7 +6523,7 @@ mod generic {
         unsafe {
             datatype::derive(
                 rt,
-                (Proc::MPI_Type_indexed, Counts::Int),
+                (Proc::MPI_Type_indexed, CountSize::Int),
                 oldtype,
                 newtype,
                 |oldtype, new| real::PMPI_Type_indexed(
@@ -6513,7 +6549,7 @@ mod generic {
         unsafe {
             datatype::derive(
                 rt,
-                (Proc::MPI_Type_indexed_c, Counts::Large),
+                (Proc::MPI_Type_indexed_c, CountSize::Large),
                 oldtype,
                 newtype,
                 |oldtype, new| real::PMPI_Type_indexed_c(
@@ -6548,7 +6584,7 @@ mod generic {
         unsafe {
             datatype::derive(
                 rt,
-                (Proc::MPI_Type_vector, Counts::Int),
+                (Proc::MPI_Type_vector, CountSize::Int),
                 oldtype,
                 newtype,
                 |oldtype, new| real::PMPI_Type_vector(count, blocklength, stride, oldtype, new)
@@ -6568,7 +6604,7 @@ mod generic {
         unsafe {
             datatype::derive(
                 rt,
-                (Proc::MPI_Type_vector_c, Counts::Large),
+                (Proc::MPI_Type_vector_c, CountSize::Large),
                 oldtype,
                 newtype,
                 |oldtype, new| real::PMPI_Type_vector_c(count, blocklength, stride, oldtype, new)
@@ -6600,7 +6636,7 @@ mod generic {
         unsafe {
             datatype::derive(
                 rt,
-                (Proc::MPI_Type_hindexed, Counts::Int),
+                (Proc::MPI_Type_hindexed, CountSize::Int),
                 oldtype,
                 newtype,
                 |oldtype, new| real::PMPI_Type_create_hindexed(
@@ -6626,7 +6662,7 @@ mod generic {
         unsafe {
             datatype::derive(
                 rt,
-                (Proc::MPI_Type_hvector, Counts::Int),
+                (Proc::MPI_Type_hvector, CountSize::Int),
                 oldtype,
                 newtype,
                 |oldtype, new| real::PMPI_Type_create_hvector(

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::{QUERY_MARK, ReceiveStep, Transfer, fits, head};
-use crate::own_messages::{self, Peer, tag};
+use crate::control_messages::{self, Peer, tag};
 use std::mem::take;
 use understudy_catalogue::message;
 use understudy_image::deduplication::{PageQuery, answer_length};
@@ -42,7 +42,7 @@ impl Transfer {
         };
         // SAFETY: a vector of the transfer that stays in place; it is read only after the request
         // has completed.
-        unsafe { own_messages::receive(into, length, answer, &mut self.answer_requests) }?;
+        unsafe { control_messages::receive(into, length, answer, &mut self.answer_requests) }?;
         let question = wanted.encode();
         let length = question.len();
         let numbers = [length as u64, QUERY_MARK, xxh3_64(&question), 0];
@@ -115,7 +115,7 @@ impl Transfer {
     /// # Errors
     /// Errors of the MPI library.
     pub fn take_answer(&mut self) -> mpi::Result<Option<Vec<u8>>> {
-        if self.answer_requests.is_empty() || !own_messages::test(&mut self.answer_requests)? {
+        if self.answer_requests.is_empty() || !control_messages::test(&mut self.answer_requests)? {
             return Ok(None);
         }
         self.answer_requests.clear();

@@ -6,8 +6,8 @@
 //! callback of the program runs, since callbacks may use attributes.
 
 use super::callback;
-use super::keyvals::{ERR_KEYVAL, Kind};
-use super::value::{Attributes, Language, Value};
+use super::keyvals::{ERR_KEYVAL, KeyvalKind};
+use super::value::{AttributeValue, Attributes, Language};
 use crate::Runtime;
 use crate::arch::mpi_lock;
 use crate::errors::SUCCESS;
@@ -18,57 +18,58 @@ use std::ffi::c_int;
 
 /// Object that attributes are attached to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Object {
+pub enum AttributedObject {
     Comm(VirtComm),
     Datatype(VirtDatatype),
     Win(VirtWin),
 }
 
-impl Object {
-    fn kind(self) -> Kind {
+impl AttributedObject {
+    fn kind(self) -> KeyvalKind {
         match self {
-            Object::Comm(_) => Kind::Comm,
-            Object::Datatype(_) => Kind::Datatype,
-            Object::Win(_) => Kind::Win,
+            AttributedObject::Comm(_) => KeyvalKind::Comm,
+            AttributedObject::Datatype(_) => KeyvalKind::Datatype,
+            AttributedObject::Win(_) => KeyvalKind::Win,
         }
     }
 
     fn handle(self) -> u64 {
         match self {
-            Object::Comm(comm) => comm.0 as u64,
-            Object::Datatype(datatype) => datatype.0 as u64,
-            Object::Win(win) => win.0 as u64,
+            AttributedObject::Comm(comm) => comm.0 as u64,
+            AttributedObject::Datatype(datatype) => datatype.0 as u64,
+            AttributedObject::Win(win) => win.0 as u64,
         }
     }
 
     /// True if the object exists.
     pub fn exists(self, rt: &Runtime) -> bool {
         match self {
-            Object::Comm(comm) => comm::index(rt, comm).is_some(),
-            Object::Datatype(datatype) => {
-                datatype::index(rt, datatype).is_some() || datatype::is_predefined(rt, datatype)
+            AttributedObject::Comm(comm) => comm::index(rt, comm).is_some(),
+            AttributedObject::Datatype(datatype) => {
+                datatype::index_of_created(rt, datatype).is_some()
+                    || datatype::is_predefined(rt, datatype)
             }
-            Object::Win(win) => window::index(rt, win).is_some(),
+            AttributedObject::Win(win) => window::index(rt, win).is_some(),
         }
     }
 
     fn attributes(self, rt: &Runtime) -> Option<RefMut<'_, Attributes>> {
         match self {
-            Object::Comm(comm) => comm::attributes(rt, comm),
-            Object::Datatype(datatype) => datatype::attributes(rt, datatype),
-            Object::Win(win) => window::attributes(rt, win),
+            AttributedObject::Comm(comm) => comm::attributes(rt, comm),
+            AttributedObject::Datatype(datatype) => datatype::attributes(rt, datatype),
+            AttributedObject::Win(win) => window::attributes(rt, win),
         }
     }
 
-    fn attributes_to_set(self, rt: &Runtime) -> Option<RefMut<'_, Attributes>> {
+    fn attributes_for_update(self, rt: &Runtime) -> Option<RefMut<'_, Attributes>> {
         match self {
-            Object::Comm(comm) => comm::attributes(rt, comm),
-            Object::Datatype(datatype) => datatype::attributes_to_set(rt, datatype),
-            Object::Win(win) => window::attributes(rt, win),
+            AttributedObject::Comm(comm) => comm::attributes(rt, comm),
+            AttributedObject::Datatype(datatype) => datatype::attributes_for_update(rt, datatype),
+            AttributedObject::Win(win) => window::attributes(rt, win),
         }
     }
 
-    fn value(self, rt: &Runtime, key: c_int) -> Option<Value> {
+    fn value(self, rt: &Runtime, key: c_int) -> Option<AttributeValue> {
         self.attributes(rt)?
             .iter()
             .find(|(known, _)| *known == key)
@@ -79,7 +80,7 @@ impl Object {
     ///
     /// A call that may run callbacks is deferred while a callback of another thread runs: calls on
     /// one object run one after the other.
-    pub fn is_for_later(self, rt: &Runtime) -> bool {
+    pub fn defer_for_callbacks(self, rt: &Runtime) -> bool {
         mpi_lock::is_during_callback() && self.has_callbacks(rt) && mpi_lock::repeat_call()
     }
 
@@ -90,11 +91,11 @@ impl Object {
         let keyval = |key| objects(rt).keyvals.get(self.kind(), key);
         keys.into_iter()
             .filter_map(keyval)
-            .any(|keyval| callback::is_any(&keyval))
+            .any(|keyval| callback::has_callbacks(&keyval))
     }
 
     /// Returns the value of an attribute, or an error if the key does not exist.
-    pub fn get(self, rt: &Runtime, key: c_int) -> Result<Option<Value>, c_int> {
+    pub fn get(self, rt: &Runtime, key: c_int) -> Result<Option<AttributeValue>, c_int> {
         objects(rt)
             .keyvals
             .get(self.kind(), key)
@@ -108,7 +109,7 @@ impl Object {
             return ERR_KEYVAL;
         }
         match self.remove(rt, key) {
-            SUCCESS => match Value::new(value, language) {
+            SUCCESS => match AttributeValue::new(value, language) {
                 Ok(value) => self.attach(rt, key, value),
                 Err(rc) => return rc,
             },
@@ -125,8 +126,8 @@ impl Object {
         }
     }
 
-    fn attach(self, rt: &Runtime, key: c_int, value: Value) {
-        let Some(mut attributes) = self.attributes_to_set(rt) else {
+    fn attach(self, rt: &Runtime, key: c_int, value: AttributeValue) {
+        let Some(mut attributes) = self.attributes_for_update(rt) else {
             return value.free();
         };
         attributes.push((key, value));
@@ -161,7 +162,7 @@ impl Object {
     /// Runs the copy functions of all attributes.
     ///
     /// If one fails, the attributes that the new object has received are removed.
-    fn copy_to(self, rt: &Runtime, new: Object) -> Result<(), c_int> {
+    fn copy_to(self, rt: &Runtime, new: AttributedObject) -> Result<(), c_int> {
         let all = self.attributes(rt).map_or_else(Vec::new, |all| all.clone());
         for (key, value) in all {
             let Some(keyval) = objects(rt).keyvals.get(self.kind(), key) else {
@@ -196,8 +197,8 @@ impl Object {
 
 /// Copies the attributes of a communicator that is duplicated (7.7.2); runs its callbacks.
 pub fn copy_comm(rt: &Runtime, old: VirtComm, new: VirtComm) -> c_int {
-    Object::Comm(old)
-        .copy_to(rt, Object::Comm(new))
+    AttributedObject::Comm(old)
+        .copy_to(rt, AttributedObject::Comm(new))
         .err()
         .unwrap_or(SUCCESS)
 }
@@ -206,20 +207,20 @@ pub fn copy_comm(rt: &Runtime, old: VirtComm, new: VirtComm) -> c_int {
 ///
 /// Must be called for `MPI_COMM_SELF` at the start of `MPI_Finalize` (11.2.4).
 pub fn delete_comm(rt: &Runtime, comm: VirtComm) -> c_int {
-    Object::Comm(comm).remove_all(rt)
+    AttributedObject::Comm(comm).remove_all(rt)
 }
 
 /// Copies the attributes of a datatype that is duplicated (7.7.4).
 pub fn copy_type(rt: &Runtime, old: VirtDatatype, new: VirtDatatype) -> Result<(), c_int> {
-    Object::Datatype(old).copy_to(rt, Object::Datatype(new))
+    AttributedObject::Datatype(old).copy_to(rt, AttributedObject::Datatype(new))
 }
 
 /// Deletes the attributes of a window that is freed.
 pub fn delete_win(rt: &Runtime, win: VirtWin) -> c_int {
-    Object::Win(win).remove_all(rt)
+    AttributedObject::Win(win).remove_all(rt)
 }
 
 /// Deletes the attributes of a datatype that is freed.
 pub fn delete_type(rt: &Runtime, datatype: VirtDatatype) -> c_int {
-    Object::Datatype(datatype).remove_all(rt)
+    AttributedObject::Datatype(datatype).remove_all(rt)
 }

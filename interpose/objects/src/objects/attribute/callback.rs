@@ -1,8 +1,8 @@
 //! Calls of the program's copy and delete functions.
 #![allow(unsafe_code)]
 
-use super::keyvals::{Keyval, Proxy};
-use super::value::Value;
+use super::keyvals::{CallbackProxies, Keyval};
+use super::value::AttributeValue;
 use crate::Runtime;
 use crate::abi;
 use crate::arch::{call_program, call_program_through, call_program_with_six};
@@ -21,8 +21,8 @@ type CopyProxy = extern "C" fn(u64, c_int, c_int, u64, c_int, u64, *mut u64, *mu
 type DeleteProxy = extern "C" fn(u64, c_int, c_int, c_int, u64, u64) -> c_int;
 
 /// Arguments and results of a call of a proxy.
-struct ByProxy {
-    proxy: Proxy,
+struct ProxyCall {
+    proxy: CallbackProxies,
     function: u64,
     object: c_int,
     key: c_int,
@@ -32,7 +32,7 @@ struct ByProxy {
     flag: c_int,
 }
 
-extern "C" fn copy_by_proxy(it: &mut ByProxy) -> u64 {
+extern "C" fn copy_by_proxy(it: &mut ProxyCall) -> u64 {
     // SAFETY: a function of this type, which MPICH's bindings have registered.
     let proxy: CopyProxy = unsafe { std::mem::transmute(it.proxy.copy as usize) };
     let (value_out, flag) = (&raw mut it.value_out, &raw mut it.flag);
@@ -48,7 +48,7 @@ extern "C" fn copy_by_proxy(it: &mut ByProxy) -> u64 {
     ) as u64
 }
 
-extern "C" fn delete_by_proxy(it: &mut ByProxy) -> u64 {
+extern "C" fn delete_by_proxy(it: &mut ProxyCall) -> u64 {
     // SAFETY: as above.
     let proxy: DeleteProxy = unsafe { std::mem::transmute(it.proxy.delete as usize) };
     proxy(
@@ -69,8 +69,8 @@ pub(super) fn copy(
     keyval: &Keyval,
     object: u64,
     key: c_int,
-    value: Value,
-) -> Result<Option<Value>, c_int> {
+    value: AttributeValue,
+) -> Result<Option<AttributeValue>, c_int> {
     let Keyval {
         copy: function,
         extra_state,
@@ -81,15 +81,15 @@ pub(super) fn copy(
         DUPLICATE => return value.duplicate().map(Some),
         _ => {}
     }
-    let value = value.seen(keyval.language);
+    let value = value.as_seen_by(keyval.language);
     let (object, key) = (
-        abi::for_program(rt, keyval.kind.handles(), object),
+        abi::for_program(rt, keyval.kind.handle_kind(), object),
         abi::integer_for_program(Domain::Keyval, key),
     );
     let (mut value_out, mut flag) = (0u64, 0 as c_int);
     let rc = match keyval.proxy {
         Some(proxy) => {
-            let mut call = by_proxy(keyval, proxy, function, object, key, value);
+            let mut call = proxy_call(keyval, proxy, function, object, key, value);
             // SAFETY: functions of the program; the program has called the handler that runs.
             let rc = unsafe { call_program_through(copy_by_proxy, &mut call) as c_int };
             (value_out, flag) = (call.value_out, call.flag);
@@ -111,21 +111,21 @@ pub(super) fn copy(
         }
     };
     match rc {
-        SUCCESS if flag != 0 => Value::new(value_out, keyval.language).map(Some),
+        SUCCESS if flag != 0 => AttributeValue::new(value_out, keyval.language).map(Some),
         SUCCESS => Ok(None),
         rc => Err(abi::integer_of_program(Domain::ErrorCode, rc)),
     }
 }
 
-fn by_proxy(
+fn proxy_call(
     keyval: &Keyval,
-    proxy: Proxy,
+    proxy: CallbackProxies,
     function: u64,
     object: u64,
     key: c_int,
     value: u64,
-) -> ByProxy {
-    ByProxy {
+) -> ProxyCall {
+    ProxyCall {
         proxy,
         function,
         object: object as c_int,
@@ -138,7 +138,7 @@ fn by_proxy(
 }
 
 /// True if a key has functions of the program.
-pub(super) fn is_any(keyval: &Keyval) -> bool {
+pub(super) fn has_callbacks(keyval: &Keyval) -> bool {
     keyval.delete != 0 || ![0, DUPLICATE].contains(&keyval.copy)
 }
 
@@ -148,7 +148,7 @@ pub(super) fn delete(
     keyval: &Keyval,
     object: u64,
     key: c_int,
-    value: Value,
+    value: AttributeValue,
 ) -> c_int {
     let Keyval {
         delete: function,
@@ -158,9 +158,9 @@ pub(super) fn delete(
     if function == 0 {
         return SUCCESS;
     }
-    let value = value.seen(keyval.language);
+    let value = value.as_seen_by(keyval.language);
     let (object, key) = (
-        abi::for_program(rt, keyval.kind.handles(), object),
+        abi::for_program(rt, keyval.kind.handle_kind(), object),
         abi::integer_for_program(Domain::Keyval, key),
     );
     // SAFETY: a delete function of the program; the program has called the handler that runs.
@@ -168,7 +168,7 @@ pub(super) fn delete(
         match keyval.proxy {
             Some(proxy) => call_program_through(
                 delete_by_proxy,
-                &mut by_proxy(keyval, proxy, function, object, key, value),
+                &mut proxy_call(keyval, proxy, function, object, key, value),
             ),
             None => call_program(
                 function as *const c_void,

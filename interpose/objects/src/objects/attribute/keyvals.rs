@@ -8,33 +8,33 @@ use crate::objects::slots::Slots;
 use std::ffi::c_int;
 
 pub const ERR_KEYVAL: c_int = 36;
-pub const INVALID: c_int = -1;
+pub const INVALID_KEY: c_int = -1;
 
 /// First key of the program; the keys of predefined attributes are smaller.
-const FIRST: c_int = 1000;
+const FIRST_KEY: c_int = 1000;
 
 /// Kind of objects that a key is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-pub enum Kind {
+pub enum KeyvalKind {
     Comm,
     Datatype,
     Win,
 }
 
-impl Kind {
+impl KeyvalKind {
     /// Returns the kind of the handles of these objects.
-    pub(super) fn handles(self) -> HandleKind {
+    pub(super) fn handle_kind(self) -> HandleKind {
         match self {
-            Kind::Comm => HandleKind::Comm,
-            Kind::Datatype => HandleKind::Datatype,
-            Kind::Win => HandleKind::Win,
+            KeyvalKind::Comm => HandleKind::Comm,
+            KeyvalKind::Datatype => HandleKind::Datatype,
+            KeyvalKind::Win => HandleKind::Win,
         }
     }
 }
 
 /// Two functions of MPICH's bindings for another language, which call the program's functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-pub struct Proxy {
+pub struct CallbackProxies {
     /// Calls the copy function.
     pub copy: u64,
     /// Calls the delete function.
@@ -45,7 +45,7 @@ pub struct Proxy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Keyval {
     /// Kind of objects that the key is for.
-    pub kind: Kind,
+    pub kind: KeyvalKind,
     /// Address of the copy function.
     pub copy: u64,
     /// Address of the delete function.
@@ -54,7 +54,7 @@ pub struct Keyval {
     /// Language of the functions' arguments and results.
     pub language: Language,
     /// Proxies that call the functions, if MPICH's bindings have registered any.
-    pub proxy: Option<Proxy>,
+    pub proxy: Option<CallbackProxies>,
     /// Number of attributes with this key.
     pub uses: u32,
     /// True if the program has freed the key, which stays valid in its attributes (7.7.2).
@@ -73,12 +73,12 @@ impl Keyvals {
 
     pub fn create(
         &mut self,
-        kind: Kind,
+        kind: KeyvalKind,
         (copy, delete): (u64, u64),
         language: Language,
         extra_state: u64,
     ) -> c_int {
-        FIRST
+        FIRST_KEY
             + self.entries.insert(Keyval {
                 kind,
                 copy,
@@ -92,7 +92,7 @@ impl Keyvals {
     }
 
     /// Registers proxies, through which the key's functions are called from now on.
-    pub fn set_proxy(&mut self, key: c_int, proxy: Proxy) {
+    pub fn set_proxy(&mut self, key: c_int, proxy: CallbackProxies) {
         self.change(key, |keyval| {
             keyval.proxy = Some(proxy);
             keyval.language = Language::Fortran;
@@ -100,14 +100,14 @@ impl Keyvals {
     }
 
     fn index(key: c_int) -> Option<u32> {
-        u32::try_from(key.checked_sub(FIRST)?).ok()
+        u32::try_from(key.checked_sub(FIRST_KEY)?).ok()
     }
 
     /// Returns a key of this kind.
     ///
     /// A key that the program has freed remains usable while attributes with the key are set, for
     /// instance to delete them one by one (7.7.2).
-    pub fn get(&self, kind: Kind, key: c_int) -> Option<Keyval> {
+    pub fn get(&self, kind: KeyvalKind, key: c_int) -> Option<Keyval> {
         let keyval = self.entries.get(Self::index(key)?).copied();
         keyval.filter(|keyval| keyval.kind == kind)
     }
@@ -116,7 +116,7 @@ impl Keyvals {
     ///
     /// While attributes with the key are set, it may be freed several times, for instance by a
     /// callback that deletes an attribute.
-    pub fn free(&mut self, kind: Kind, key: c_int) -> bool {
+    pub fn free(&mut self, kind: KeyvalKind, key: c_int) -> bool {
         let is_there = self.get(kind, key).is_some();
         self.change(key, |keyval| keyval.freed |= is_there);
         is_there
@@ -147,49 +147,62 @@ impl Keyvals {
 
 #[cfg(test)]
 mod tests {
-    use super::{FIRST, Keyvals, Kind, Language};
+    use super::{FIRST_KEY, KeyvalKind, Keyvals, Language};
 
     #[test]
     fn keys_are_given_out_in_order_and_are_of_one_kind() {
         let mut keyvals = Keyvals::default();
         assert_eq!(
             (
-                keyvals.create(Kind::Comm, (1, 2), Language::C, 3),
-                keyvals.create(Kind::Datatype, (4, 5), Language::C, 6)
+                keyvals.create(KeyvalKind::Comm, (1, 2), Language::C, 3),
+                keyvals.create(KeyvalKind::Datatype, (4, 5), Language::C, 6)
             ),
-            (FIRST, FIRST + 1)
+            (FIRST_KEY, FIRST_KEY + 1)
         );
         assert!(
             keyvals
-                .get(Kind::Comm, FIRST)
+                .get(KeyvalKind::Comm, FIRST_KEY)
                 .is_some_and(|keyval| keyval.copy == 1 && keyval.extra_state == 3)
         );
-        assert!(keyvals.get(Kind::Datatype, FIRST).is_none());
+        assert!(keyvals.get(KeyvalKind::Datatype, FIRST_KEY).is_none());
         assert!(
-            keyvals.get(Kind::Comm, 0).is_none() && keyvals.get(Kind::Comm, i32::MIN).is_none()
+            keyvals.get(KeyvalKind::Comm, 0).is_none()
+                && keyvals.get(KeyvalKind::Comm, i32::MIN).is_none()
         );
-        assert!(!keyvals.free(Kind::Comm, FIRST + 1) && keyvals.free(Kind::Datatype, FIRST + 1));
+        assert!(
+            !keyvals.free(KeyvalKind::Comm, FIRST_KEY + 1)
+                && keyvals.free(KeyvalKind::Datatype, FIRST_KEY + 1)
+        );
         assert_eq!(
-            keyvals.create(Kind::Comm, (0, 0), Language::C, 0),
-            FIRST + 1
+            keyvals.create(KeyvalKind::Comm, (0, 0), Language::C, 0),
+            FIRST_KEY + 1
         );
     }
 
     #[test]
     fn a_freed_key_lives_on_in_its_attributes() {
         let mut keyvals = Keyvals::default();
-        let key = keyvals.create(Kind::Comm, (0, 0), Language::C, 0);
+        let key = keyvals.create(KeyvalKind::Comm, (0, 0), Language::C, 0);
         keyvals.add_use(key);
         keyvals.add_use(key);
-        assert!(keyvals.free(Kind::Comm, key) && keyvals.free(Kind::Comm, key));
+        assert!(keyvals.free(KeyvalKind::Comm, key) && keyvals.free(KeyvalKind::Comm, key));
         assert!(
-            keyvals.get(Kind::Comm, key).is_some() && keyvals.get(Kind::Datatype, key).is_none()
+            keyvals.get(KeyvalKind::Comm, key).is_some()
+                && keyvals.get(KeyvalKind::Datatype, key).is_none()
         );
-        assert_eq!(keyvals.create(Kind::Comm, (0, 0), Language::C, 0), key + 1);
+        assert_eq!(
+            keyvals.create(KeyvalKind::Comm, (0, 0), Language::C, 0),
+            key + 1
+        );
         keyvals.remove_use(key);
-        assert!(keyvals.get(Kind::Comm, key).is_some());
+        assert!(keyvals.get(KeyvalKind::Comm, key).is_some());
         keyvals.remove_use(key);
-        assert!(keyvals.get(Kind::Comm, key).is_none() && !keyvals.free(Kind::Comm, key));
-        assert_eq!(keyvals.create(Kind::Comm, (0, 0), Language::C, 0), key);
+        assert!(
+            keyvals.get(KeyvalKind::Comm, key).is_none() && !keyvals.free(KeyvalKind::Comm, key)
+        );
+        assert_eq!(
+            keyvals.create(KeyvalKind::Comm, (0, 0), Language::C, 0),
+            key
+        );
     }
 }

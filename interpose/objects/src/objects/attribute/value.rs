@@ -16,7 +16,7 @@ pub enum Language {
 
 /// Value of an attribute, together with the language that set it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-pub enum Value {
+pub enum AttributeValue {
     Address(u64),
     /// Address of a heap block of the program with an integer that Fortran has set.
     ///
@@ -25,23 +25,23 @@ pub enum Value {
 }
 
 /// Keys and values, in the order in which they were set.
-pub type Attributes = Vec<(i32, Value)>;
+pub type Attributes = Vec<(i32, AttributeValue)>;
 
 /// Size of an integer in bytes.
-const BYTES: u64 = size_of::<u64>() as u64;
+const INTEGER_SIZE: u64 = size_of::<u64>() as u64;
 
-impl Value {
+impl AttributeValue {
     /// Returns a value that is set in `language`. Must be called in a handler.
-    pub fn new(value: u64, language: Language) -> Result<Value, c_int> {
+    pub fn new(value: u64, language: Language) -> Result<AttributeValue, c_int> {
         if language == Language::C {
-            return Ok(Value::Address(value));
+            return Ok(AttributeValue::Address(value));
         }
-        match heap::allocate(BYTES) {
+        match heap::allocate(INTEGER_SIZE) {
             0 => Err(ERR_NO_MEM),
             block => {
                 // SAFETY: a new block of this size.
                 unsafe { (block as *mut u64).write(value) };
-                Ok(Value::Integer(block))
+                Ok(AttributeValue::Integer(block))
             }
         }
     }
@@ -50,25 +50,31 @@ impl Value {
     ///
     /// Fortran sees an address that C has set as an integer; C sees an integer that Fortran has set
     /// as the address of the integer.
-    pub fn seen(self, language: Language) -> u64 {
+    pub fn as_seen_by(self, language: Language) -> u64 {
         match (self, language) {
-            (Value::Address(value), _) | (Value::Integer(value), Language::C) => value,
+            (AttributeValue::Address(value), _) | (AttributeValue::Integer(value), Language::C) => {
+                value
+            }
             // SAFETY: a block of `new`, which exists as long as the attribute.
-            (Value::Integer(block), Language::Fortran) => unsafe { (block as *const u64).read() },
+            (AttributeValue::Integer(block), Language::Fortran) => unsafe {
+                (block as *const u64).read()
+            },
         }
     }
 
     /// Returns an equal value for another attribute. Must be called in a handler.
-    pub fn duplicate(self) -> Result<Value, c_int> {
+    pub fn duplicate(self) -> Result<AttributeValue, c_int> {
         match self {
-            Value::Address(_) => Ok(self),
-            Value::Integer(_) => Value::new(self.seen(Language::Fortran), Language::Fortran),
+            AttributeValue::Address(_) => Ok(self),
+            AttributeValue::Integer(_) => {
+                AttributeValue::new(self.as_seen_by(Language::Fortran), Language::Fortran)
+            }
         }
     }
 
     /// Releases the value of an attribute that is removed. Must be called in a handler.
     pub fn free(self) {
-        if let Value::Integer(block) = self {
+        if let AttributeValue::Integer(block) = self {
             heap::free(block);
         }
     }

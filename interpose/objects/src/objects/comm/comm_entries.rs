@@ -58,7 +58,7 @@ pub fn session(rt: &Runtime, comm: VirtComm) -> u64 {
 }
 
 /// True if spawned processes are in any communicator.
-pub fn is_any_connected(rt: &Runtime) -> bool {
+pub fn has_any_spawned(rt: &Runtime) -> bool {
     objects(rt).comms.iter().any(|(_, comm)| comm.has_spawned())
 }
 
@@ -66,7 +66,7 @@ pub fn is_any_connected(rt: &Runtime) -> bool {
 ///
 /// # Errors
 /// `MPI_ERR_UNSUPPORTED_OPERATION`, and a log line, if spawned processes are in the communicator.
-pub fn workers_only(rt: &Runtime, comm: VirtComm) -> Result<(), c_int> {
+pub fn require_workers_only(rt: &Runtime, comm: VirtComm) -> Result<(), c_int> {
     if !has_spawned(rt, comm) {
         return Ok(());
     }

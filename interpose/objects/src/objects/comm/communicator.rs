@@ -44,7 +44,7 @@ pub struct Comm {
     /// Number of persistent collectives that were created on this communicator.
     ///
     /// Non-blocking duplicates of an intercommunicator count too.
-    pub inits: u64,
+    pub derived_numbers: u64,
     /// Number of blocking collectives that this process has entered on this communicator.
     ///
     /// Zero if every worker is a member.
@@ -52,7 +52,7 @@ pub struct Comm {
     /// Number of changes of control variables before the creation; see `tool::written`.
     pub variable_changes: u64,
     /// First collectives, which MPICH counts on each communicator.
-    pub firsts: FirstCollectives,
+    pub first_collectives: FirstCollectives,
     /// Program's handle of the communicator's session; zero for the World Model.
     pub session: u64,
     /// True if this process has freed the communicator: see [`freed`](super::freed).
@@ -75,9 +75,9 @@ impl Comm {
             variable_changes,
             name: None,
             attributes: Vec::new(),
-            inits: 0,
+            derived_numbers: 0,
             collectives: 0,
-            firsts: Vec::new(),
+            first_collectives: Vec::new(),
             ..self
         }
     }
@@ -90,7 +90,7 @@ impl Comm {
     }
 
     /// Returns the member that follows `me`; the first member follows the last one.
-    pub(super) fn after(&self, me: Worker) -> Worker {
+    pub(super) fn next_member(&self, me: Worker) -> Worker {
         let next = self.workers().filter(|&worker| worker > me).min();
         next.or_else(|| self.workers().min()).unwrap_or(me)
     }

@@ -26,7 +26,7 @@ use understudy_numbers::Worker;
 use understudy_policy::communicator_plan::{derived_uid, next_uid};
 
 /// New communicator that is not yet in the table.
-pub struct Made {
+pub struct NewComm {
     real: RealComm,
     recipe: Comm,
 }
@@ -40,7 +40,7 @@ pub fn make(
     rt: &Runtime,
     constructor: impl FnOnce(&mut RealComm) -> c_int,
     has_requests: impl Fn(VirtComm) -> bool,
-    made: &mut Option<Made>,
+    made: &mut Option<NewComm>,
 ) -> c_int {
     let mut new = null_real(rt);
     let rc = constructor(&mut new);
@@ -50,7 +50,7 @@ pub fn make(
     new.return_errors();
     match describe(rt, new, has_requests) {
         Ok(recipe) => {
-            *made = Some(Made { real: new, recipe });
+            *made = Some(NewComm { real: new, recipe });
             errors::SUCCESS
         }
         Err(error) => {
@@ -62,7 +62,7 @@ pub fn make(
 }
 
 /// Enters a communicator in the table; it inherits the error handler of `parent`.
-pub fn register(rt: &Runtime, made: Made, parent: VirtComm) -> VirtComm {
+pub fn register(rt: &Runtime, made: NewComm, parent: VirtComm) -> VirtComm {
     let (errhandler, session) = (
         super::comm_entries::errhandler(rt, parent),
         super::comm_entries::session(rt, parent),
@@ -81,7 +81,7 @@ pub fn register(rt: &Runtime, made: Made, parent: VirtComm) -> VirtComm {
 /// No real communicator is created, since the spawned processes would not take part.
 pub fn register_members(rt: &Runtime, parent: VirtComm) -> Option<VirtComm> {
     let recipe = super::comm_entries::get(rt, parent)?.clone();
-    let uid = candidate(rt);
+    let uid = proposed_uid(rt);
     let duplicate = recipe.duplicate(uid, written::changes(rt));
     let index = objects_mut(rt).comms.insert(duplicate);
     Some(super::predefined_comms::handle(rt, index))
@@ -90,7 +90,7 @@ pub fn register_members(rt: &Runtime, parent: VirtComm) -> Option<VirtComm> {
 /// Duplicate that the library is creating, with the storage that the library writes to.
 ///
 /// [`Comm`] is in the table already.
-pub struct Begun {
+pub struct PendingDuplicate {
     /// Index in the table.
     pub index: u32,
     /// New communicator, once it exists.
@@ -99,29 +99,29 @@ pub struct Begun {
     pub uid: u64,
 }
 
-impl Begun {
+impl PendingDuplicate {
     /// Enters the duplicate of `parent` in the table.
     ///
     /// Local: everything except the `uid` is known from the parent. The `uid` of an
     /// intercommunicator's duplicate is derived, since no single member could send it to both
     /// groups; `None` if it cannot be derived.
-    pub fn new(rt: &Runtime, parent: VirtComm) -> Option<Box<Begun>> {
+    pub fn new(rt: &Runtime, parent: VirtComm) -> Option<Box<PendingDuplicate>> {
         let recipe = super::comm_entries::get(rt, parent)?.clone();
         let is_first = super::rank_and_size(rt, parent).is_some_and(|(rank, _)| rank == 0);
         let uid = if recipe.remote.is_some() && !recipe.has_spawned() {
-            let number = recipe.inits + 1;
+            let number = recipe.derived_numbers + 1;
             let uid = derived_uid(recipe.uid, number)?;
-            super::comm_entries::get_mut(rt, parent)?.inits = number;
+            super::comm_entries::get_mut(rt, parent)?.derived_numbers = number;
             uid
         } else if is_first || recipe.has_spawned() {
-            candidate(rt)
+            proposed_uid(rt)
         } else {
             0
         };
         let duplicate = recipe.duplicate(uid, written::changes(rt));
         let index = objects_mut(rt).comms.insert(duplicate);
         let real = null_real(rt);
-        Some(Box::new(Begun { index, real, uid }))
+        Some(Box::new(PendingDuplicate { index, real, uid }))
     }
 
     /// Completes the entry of a duplicate that the library has created.
@@ -129,7 +129,7 @@ impl Begun {
     /// All members must have the duplicate's `uid`.
     pub fn finish(&self, rt: &Runtime) {
         self.real.return_errors();
-        let (info, name) = (hints::of_comm(rt, self.real), hints::name(self.real));
+        let (info, name) = (hints::hints_of_comm(rt, self.real), hints::name(self.real));
         if let Some(comm) = objects_mut(rt).comms.get_mut(self.index) {
             (comm.uid, comm.info) = (self.uid, info);
             comm.name.get_or_insert(name);
@@ -139,7 +139,7 @@ impl Begun {
 }
 
 /// Returns the `uid` that this process proposes for the next communicator that it leads.
-fn candidate(rt: &Runtime) -> u64 {
+fn proposed_uid(rt: &Runtime) -> u64 {
     next_uid(
         rt.objects.comm.state.borrow().me,
         objects(rt).comms.iter().map(|(_, comm)| comm.uid),
@@ -147,7 +147,7 @@ fn candidate(rt: &Runtime) -> u64 {
 }
 
 /// `uid`, members and remote group.
-type Identity = (u64, Vec<Worker>, Option<Vec<Worker>>);
+type CommIdentity = (u64, Vec<Worker>, Option<Vec<Worker>>);
 
 fn describe(
     rt: &Runtime,
@@ -170,15 +170,15 @@ fn describe(
         .any(is_spawned)
     {
         // Processes without the runtime take part in no exchange.
-        (candidate(rt), own, others)
+        (proposed_uid(rt), own, others)
     } else if inter == 0 {
-        let (freed, share) = match freed::within(rt, None, |_| false).0.is_empty() {
+        let (freed, share) = match freed::freed_within(rt, None, |_| false).0.is_empty() {
             true => (Vec::new(), 0),
-            false => freed::within(rt, Some(&own), has_requests),
+            false => freed::freed_within(rt, Some(&own), has_requests),
         };
-        let all = exchange(rt, new, candidate(rt), share)?;
+        let all = exchange(rt, new, proposed_uid(rt), share)?;
         if all.iter().fold(0u64, |sum, one| sum.wrapping_add(one[2])) == 0 {
-            freed::forget(rt, &freed);
+            freed::remove(rt, &freed);
         }
         (leader_uid(&all)?, workers(&all), None)
     } else {
@@ -188,7 +188,7 @@ fn describe(
     let collective_over_all =
         remote.is_none() && members.len() == all && !members.iter().copied().any(is_spawned);
     let name = Some(hints::name(new)).filter(|name| !name.is_empty());
-    let (topology, info) = (Topology::read(new)?, hints::of_comm(rt, new));
+    let (topology, info) = (Topology::read(new)?, hints::hints_of_comm(rt, new));
     let (errhandler, attributes) = (0, Vec::new());
     Ok(Comm {
         uid,
@@ -200,10 +200,10 @@ fn describe(
         attributes,
         info,
         collective_over_all,
-        inits: 0,
+        derived_numbers: 0,
         collectives: 0,
         variable_changes: written::changes(rt),
-        firsts: Vec::new(),
+        first_collectives: Vec::new(),
         session: 0,
         is_freed: false,
     })
@@ -256,26 +256,26 @@ fn workers(all: &[[u64; 3]]) -> Vec<Worker> {
 ///
 /// Each group first receives the other group's proposal, and then its own back from the other
 /// group.
-fn describe_inter(rt: &Runtime, new: RealComm, own: Vec<Worker>) -> mpi::Result<Identity> {
-    let there = exchange(rt, new, candidate(rt), 0)?;
+fn describe_inter(rt: &Runtime, new: RealComm, own: Vec<Worker>) -> mpi::Result<CommIdentity> {
+    let there = exchange(rt, new, proposed_uid(rt), 0)?;
     let theirs = leader_uid(&there)?;
     let ours = leader_uid(&exchange(rt, new, theirs, 0)?)?;
     Ok((ours.min(theirs), own, Some(workers(&there))))
 }
 
 /// Upper bound of tags that are derived from strings; any library supports these tags.
-const TAGS: u32 = 1 << 15;
+const TAG_LIMIT: u32 = 1 << 15;
 
 /// Returns the tag for an object with this name.
 pub fn tag_of(name: &CStr) -> c_int {
     let mix = |hash: u32, &byte: &u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
-    (name.to_bytes().iter().fold(0x811c_9dc5, mix) % TAGS) as c_int
+    (name.to_bytes().iter().fold(0x811c_9dc5, mix) % TAG_LIMIT) as c_int
 }
 
 /// Creates a communicator of a group to which this process belongs.
 ///
 /// Its parent is the world communicator, so the program needs no parent.
-pub fn of_group(rt: &Runtime, group: VirtGroup, tag: c_int, new: &mut RealComm) -> c_int {
+pub fn create_of_group(rt: &Runtime, group: VirtGroup, tag: c_int, new: &mut RealComm) -> c_int {
     // SAFETY: the world, and a group of the runtime.
     unsafe {
         real::PMPI_Comm_create_group(
@@ -291,7 +291,7 @@ pub fn of_group(rt: &Runtime, group: VirtGroup, tag: c_int, new: &mut RealComm) 
 ///
 /// This process belongs to the local group, and `local_leader` is the rank of the leader in it.
 /// `remote_leader` is used at the leader; an error there is returned by all members.
-pub fn between_groups(
+pub fn create_between_groups(
     rt: &Runtime,
     (local_group, local_leader): (VirtGroup, c_int),
     remote_leader: Result<Option<Worker>, c_int>,
@@ -299,7 +299,7 @@ pub fn between_groups(
     new: &mut RealComm,
 ) -> c_int {
     let mut local = null_real(rt);
-    match of_group(rt, local_group, tag, &mut local) {
+    match create_of_group(rt, local_group, tag, &mut local) {
         errors::SUCCESS => local.return_errors(),
         rc => return rc,
     }
@@ -312,7 +312,7 @@ pub fn between_groups(
             real::PMPI_Intercomm_create(local, local_leader, bridge, remote_leader, BRIDGE_TAG, new)
         }
     };
-    let rc = match agreed(local, remote_leader) {
+    let rc = match share_error(local, remote_leader) {
         Ok(remote_leader) => create(remote_leader),
         Err(rc) => rc,
     };
@@ -324,9 +324,9 @@ pub fn between_groups(
 }
 
 /// Distributes the error of a member, so that no other member waits for that member.
-fn agreed<T>(comm: RealComm, own: Result<T, c_int>) -> Result<T, c_int> {
+fn share_error<T>(comm: RealComm, own: Result<T, c_int>) -> Result<T, c_int> {
     let code = own.as_ref().err().map_or(0, |&code| code as u64);
-    let codes = comm.extremes(Extreme::Greatest, &[code]);
+    let codes = comm.allreduce_extremes(Extreme::Greatest, &[code]);
     match codes.map_err(|error| error.code())?.first() {
         Some(&code @ 1..) => Err(code as c_int),
         _ => own,

@@ -39,13 +39,13 @@ pub fn free(rt: &Runtime, index: u32, has_requests: bool) -> c_int {
     // SAFETY: a communicator of the runtime. The procedure is local in all supported libraries.
     let rc = unsafe { real::PMPI_Comm_free(&mut real) };
     if rc == errors::SUCCESS {
-        mark(rt, index);
+        mark_freed(rt, index);
     }
     rc
 }
 
 /// Marks a communicator whose real one has been freed; the entry stays.
-fn mark(rt: &Runtime, index: u32) {
+fn mark_freed(rt: &Runtime, index: u32) {
     if let Some(comm) = objects_mut(rt).comms.get_mut(index) {
         comm.is_freed = true;
     }
@@ -53,23 +53,23 @@ fn mark(rt: &Runtime, index: u32) {
 }
 
 fn disconnect(rt: &Runtime, index: u32) {
-    rt.objects.comm.forget_recent();
+    rt.objects.comm.discard_recent();
     handles::set_real(rt, HandleKind::Comm, index, std::ptr::null_mut());
 }
 
 /// Frees real communicators once more after a recovery, unless the program has requests there.
 ///
 /// Must be called after requests have been reposted.
-pub fn free_again(rt: &Runtime, has_requests: impl Fn(VirtComm) -> bool) {
-    for index in all(rt, |_| true) {
+pub fn free_after_recovery(rt: &Runtime, has_requests: impl Fn(VirtComm) -> bool) {
+    for index in freed_indices(rt, |_| true) {
         if !has_requests(handle(rt, index)) {
-            give_back(rt, index);
+            free_real(rt, index);
         }
     }
 }
 
 /// Frees the real communicator, if it still exists.
-fn give_back(rt: &Runtime, index: u32) {
+fn free_real(rt: &Runtime, index: u32) {
     let mut real: RealComm = real_comm(rt, handle(rt, index));
     disconnect(rt, index);
     if !real.0.is_null() {
@@ -78,7 +78,7 @@ fn give_back(rt: &Runtime, index: u32) {
     }
 }
 
-fn all(rt: &Runtime, is_meant: impl Fn(&Comm) -> bool) -> Vec<u32> {
+fn freed_indices(rt: &Runtime, is_meant: impl Fn(&Comm) -> bool) -> Vec<u32> {
     let objects = objects(rt);
     let is_freed = |comm: &Comm| comm.is_freed && !comm.has_spawned() && is_meant(comm);
     let freed = objects.comms.iter().filter(|(_, comm)| is_freed(comm));
@@ -90,7 +90,7 @@ fn all(rt: &Runtime, is_meant: impl Fn(&Comm) -> bool) -> Vec<u32> {
 ///
 /// Without `workers`, returns all freed communicators. If the sum over all workers is zero, all of
 /// these communicators may be [forgotten](forget).
-pub fn within(
+pub fn freed_within(
     rt: &Runtime,
     workers: Option<&[Worker]>,
     has_requests: impl Fn(VirtComm) -> bool,
@@ -98,20 +98,20 @@ pub fn within(
     let is_within = |comm: &Comm| {
         workers.is_none_or(|workers| comm.workers().all(|one| workers.contains(&one)))
     };
-    let indices = all(rt, is_within);
+    let indices = freed_indices(rt, is_within);
     let (me, objects) = (rt.objects.comm.state.borrow().me, objects(rt));
     let recipes = indices
         .iter()
         .filter_map(|&index| Some((index, objects.comms.get(index)?)));
-    let shares = recipes.map(|(index, comm)| share(comm, me, has_requests(handle(rt, index))));
+    let shares = recipes.map(|(index, comm)| ring_share(comm, me, has_requests(handle(rt, index))));
     let sum = shares.fold(0, u64::wrapping_add);
     (indices, sum)
 }
 
 /// Removes communicators that no member needs any more.
-pub fn forget(rt: &Runtime, indices: &[u32]) {
+pub fn remove(rt: &Runtime, indices: &[u32]) {
     for &index in indices.iter().filter(|&&index| index > SELF) {
-        give_back(rt, index);
+        free_real(rt, index);
         objects_mut(rt).comms.remove(index);
     }
 }
@@ -124,29 +124,29 @@ pub fn forget(rt: &Runtime, indices: &[u32]) {
 /// No message is in flight to a spawned process that no other communicator leads to (MPI 4.1,
 /// 11.10.4). Communicators that were freed before, and lead only to such processes, are therefore
 /// removed too.
-pub fn part(rt: &Runtime, index: u32) {
+pub fn remove_disconnected(rt: &Runtime, index: u32) {
     if !objects(rt).comms.get(index).is_some_and(Comm::has_spawned) {
-        return mark(rt, index);
+        return mark_freed(rt, index);
     }
     let gone = objects_mut(rt).comms.remove(index);
     disconnect(rt, index);
     let Some(gone) = gone else { return };
-    let mut parted = std::mem::take(&mut dynamic::get_mut(rt).parted);
+    let mut parted = std::mem::take(&mut dynamic::get_mut(rt).disconnected);
     let quiet = {
         let all = objects(rt);
         let comms: Vec<(u32, &Comm)> = all.comms.iter().collect();
-        parted.extend(parted_with(&gone, &comms));
-        quiet(&comms, &parted)
+        parted.extend(newly_unreachable(&gone, &comms));
+        unreachable_comms(&comms, &parted)
     };
-    forget(rt, &quiet);
+    remove(rt, &quiet);
     let is_any = objects(rt).comms.iter().any(|(_, comm)| comm.has_spawned());
-    dynamic::get_mut(rt).parted = if is_any { parted } else { BTreeSet::new() };
+    dynamic::get_mut(rt).disconnected = if is_any { parted } else { BTreeSet::new() };
 }
 
 /// Returns the spawned processes of `gone` to which no other communicator leads.
 ///
 /// Freed communicators do not count.
-fn parted_with(gone: &Comm, comms: &[(u32, &Comm)]) -> Vec<Worker> {
+fn newly_unreachable(gone: &Comm, comms: &[(u32, &Comm)]) -> Vec<Worker> {
     let leads_to =
         |comm: &Comm, one: Worker| !comm.is_freed && comm.workers().any(|other| other == one);
     let is_left = |one: Worker| !comms.iter().any(|(_, comm)| leads_to(comm, one));
@@ -156,7 +156,7 @@ fn parted_with(gone: &Comm, comms: &[(u32, &Comm)]) -> Vec<Worker> {
 }
 
 /// Returns the freed communicators all of whose spawned processes have been disconnected.
-fn quiet(comms: &[(u32, &Comm)], parted: &BTreeSet<Worker>) -> Vec<u32> {
+fn unreachable_comms(comms: &[(u32, &Comm)], parted: &BTreeSet<Worker>) -> Vec<u32> {
     let is_quiet = |comm: &Comm| {
         let mut spawned = comm.workers().filter(|&one| is_spawned(one));
         comm.is_freed && comm.has_spawned() && spawned.all(|one| parted.contains(&one))
@@ -166,7 +166,7 @@ fn quiet(comms: &[(u32, &Comm)], parted: &BTreeSet<Worker>) -> Vec<u32> {
 }
 
 /// Returns a member's share of the sum, which requests make nonzero.
-fn share(comm: &Comm, me: Worker, has_requests: bool) -> u64 {
+fn ring_share(comm: &Comm, me: Worker, has_requests: bool) -> u64 {
     let of = |worker: Worker| {
         xxh3_64(
             [comm.uid, u64::from(worker.0)]
@@ -176,7 +176,7 @@ fn share(comm: &Comm, me: Worker, has_requests: bool) -> u64 {
     };
     match has_requests {
         true => of(me).rotate_left(1) | 1,
-        false => of(me).wrapping_sub(of(comm.after(me))),
+        false => of(me).wrapping_sub(of(comm.next_member(me))),
     }
 }
 
@@ -196,17 +196,17 @@ mod tests {
             attributes: Vec::new(),
             info: Vec::new(),
             collective_over_all: false,
-            inits: 0,
+            derived_numbers: 0,
             collectives: 0,
             variable_changes: 0,
-            firsts: Vec::new(),
+            first_collectives: Vec::new(),
             session: 0,
             is_freed: true,
         }
     }
 
     #[test]
-    fn what_was_only_freed_goes_with_those_who_are_disconnected() {
+    fn freed_comms_are_removed_with_disconnected_processes() {
         const SPAWNED: u32 = 1 << 31;
         let with = |spawned: &[u32], is_freed: bool| Comm {
             remote: Some(spawned.iter().map(|one| Worker(SPAWNED + one)).collect()),
@@ -220,20 +220,24 @@ mod tests {
             with(&[1, 3], true),
         );
         let left = [(4, &freed), (5, &other), (6, &both)];
-        let mut parted: BTreeSet<Worker> = parted_with(&first, &left).into_iter().collect();
+        let mut parted: BTreeSet<Worker> = newly_unreachable(&first, &left).into_iter().collect();
         assert_eq!(parted, [1, 2].map(|one| Worker(SPAWNED + one)).into());
-        assert_eq!(quiet(&left, &parted), [4], "3 was not disconnected");
-        parted.extend(parted_with(&with(&[3], false), &left[1..]));
-        assert_eq!(quiet(&left[1..], &parted), [5, 6]);
+        assert_eq!(
+            unreachable_comms(&left, &parted),
+            [4],
+            "3 was not disconnected"
+        );
+        parted.extend(newly_unreachable(&with(&[3], false), &left[1..]));
+        assert_eq!(unreachable_comms(&left[1..], &parted), [5, 6]);
         // Another communicator leads to 2, and has not been freed.
         let stays = with(&[2], false);
         let left = [(4, &freed), (7, &stays)];
-        assert_eq!(parted_with(&first, &left), [Worker(SPAWNED + 1)]);
-        assert!(quiet(&left, &BTreeSet::from([Worker(SPAWNED + 1)])).is_empty());
+        assert_eq!(newly_unreachable(&first, &left), [Worker(SPAWNED + 1)]);
+        assert!(unreachable_comms(&left, &BTreeSet::from([Worker(SPAWNED + 1)])).is_empty());
     }
 
     #[test]
-    fn the_sum_is_nothing_when_all_have_freed_and_nobody_has_requests() {
+    fn the_sum_is_zero_when_all_have_freed_and_have_no_requests() {
         let (one, other) = (comm(7, &[2, 0, 5]), comm(8, &[5, 2]));
         let both = Comm {
             remote: Some(vec![Worker(1), Worker(3)]),
@@ -242,7 +246,7 @@ mod tests {
         let sum = |shares: &[(&Comm, u32, bool)]| {
             let shares = shares
                 .iter()
-                .map(|&(comm, me, used)| share(comm, Worker(me), used));
+                .map(|&(comm, me, used)| ring_share(comm, Worker(me), used));
             shares.fold(0, u64::wrapping_add)
         };
         let whole = [

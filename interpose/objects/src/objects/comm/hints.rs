@@ -85,7 +85,7 @@ pub fn pairs(info: RealInfo) -> Pairs {
 }
 
 /// Returns the hints of a real communicator. Local in Open MPI.
-pub fn of_comm(rt: &Runtime, comm: RealComm) -> Pairs {
+pub fn hints_of_comm(rt: &Runtime, comm: RealComm) -> Pairs {
     let mut info = null_info(rt);
     // SAFETY: a communicator of the runtime, which owns the returned info object.
     unsafe {

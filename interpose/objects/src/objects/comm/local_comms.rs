@@ -33,7 +33,7 @@ impl LocalComms {
     }
 
     /// Discards the most recent query result, since communicators are removed or replaced.
-    pub(super) fn forget_recent(&self) {
+    pub(super) fn discard_recent(&self) {
         self.recent.set(NO_RECENT);
     }
 }
@@ -64,20 +64,20 @@ pub(super) struct RecentComm {
     /// Rank of this process in the local group, and the group's size.
     ///
     /// `None` if this process is not a member.
-    pub(super) own: Option<(c_int, c_int)>,
+    pub(super) rank_and_size: Option<(c_int, c_int)>,
     /// Worker at the first rank that messages may address.
     ///
-    /// `in_order` is the number of ranks, starting with that one, whose workers have consecutive
+    /// `consecutive_ranks` is the number of ranks, starting with that one, whose workers have consecutive
     /// numbers.
-    pub(super) first: Worker,
-    pub(super) in_order: u32,
+    pub(super) first_worker: Worker,
+    pub(super) consecutive_ranks: u32,
 }
 
 pub(super) const NO_RECENT: RecentComm = RecentComm {
     handle: u64::MAX,
     index: u32::MAX,
     spans_all: false,
-    own: None,
-    first: Worker(0),
-    in_order: 0,
+    rank_and_size: None,
+    first_worker: Worker(0),
+    consecutive_ranks: 0,
 };

@@ -6,7 +6,7 @@ use super::hints;
 use super::topology::Topology;
 use crate::Runtime;
 use crate::generated::{HandleKind, real};
-use crate::handles::{self, Named, VirtComm, created, named, real_comm};
+use crate::handles::{self, DenotedObject, VirtComm, created_index, denoted_object, real_comm};
 use crate::objects::{objects, objects_mut};
 use std::ffi::CStr;
 use understudy_mpi::real_types::RealComm;
@@ -19,7 +19,7 @@ use understudy_numbers::Worker;
 /// collective over them, since a second communicator is created for the runtime itself.
 pub fn init(rt: &Runtime, world: RealComm, workers: u32, me: Worker) -> mpi::Result<()> {
     connect_world(rt, world, workers, me);
-    renew_self(rt)?;
+    replace_self(rt)?;
     let recipe = |uid, members: Vec<Worker>| Comm {
         uid,
         collective_over_all: members.len() == workers as usize,
@@ -30,10 +30,10 @@ pub fn init(rt: &Runtime, world: RealComm, workers: u32, me: Worker) -> mpi::Res
         errhandler: 0,
         attributes: Vec::new(),
         info: Vec::new(),
-        inits: 0,
+        derived_numbers: 0,
         collectives: 0,
         variable_changes: 0,
-        firsts: Vec::new(),
+        first_collectives: Vec::new(),
         session: 0,
         is_freed: false,
     };
@@ -59,7 +59,7 @@ pub(super) fn connect_world(rt: &Runtime, world: RealComm, workers: u32, me: Wor
     state.workers = workers;
     state.me = me;
     handles::set_predefined(rt, state.world_symbol, world.0);
-    rt.objects.comm.forget_recent();
+    rt.objects.comm.discard_recent();
     world.return_errors();
     state.real_self.return_errors();
 }
@@ -67,7 +67,7 @@ pub(super) fn connect_world(rt: &Runtime, world: RealComm, workers: u32, me: Wor
 /// Sets a new duplicate as the real communicator of `MPI_COMM_SELF`.
 ///
 /// Messages that the program has sent to itself and not received are lost with the old one.
-pub(super) fn renew_self(rt: &Runtime) -> mpi::Result<()> {
+pub(super) fn replace_self(rt: &Runtime) -> mpi::Result<()> {
     let state = rt.objects.comm.state.borrow();
     let mut new = null_real(rt);
     // SAFETY: a communicator of this process alone.
@@ -136,11 +136,13 @@ pub fn handle(rt: &Runtime, index: u32) -> VirtComm {
     }
 }
 
-pub(super) fn find(rt: &Runtime, comm: VirtComm) -> Option<u32> {
-    match named(comm.0) {
-        Named::Created(_) => created(HandleKind::Comm, comm.0).filter(|&index| index > SELF),
-        Named::Predefined(symbol) => predefined_index(rt, symbol),
-        Named::Nothing => None,
+pub(super) fn find_index(rt: &Runtime, comm: VirtComm) -> Option<u32> {
+    match denoted_object(comm.0) {
+        DenotedObject::Created(_) => {
+            created_index(HandleKind::Comm, comm.0).filter(|&index| index > SELF)
+        }
+        DenotedObject::Predefined(symbol) => predefined_index(rt, symbol),
+        DenotedObject::Nothing => None,
     }
 }
 
@@ -162,7 +164,7 @@ pub fn my_rank(rt: &Runtime, comm: &Comm) -> Option<usize> {
 /// Discards the real communicators after a failure.
 ///
 /// They do not exist any more, since the library that created them has been reset.
-pub fn drop_reals(rt: &Runtime) {
+pub fn discard_reals(rt: &Runtime) {
     let comms = objects(rt);
     let created = comms
         .comms

@@ -4,9 +4,9 @@
 use super::communicator::{SELF, WORLD};
 use super::create::BRIDGE_TAG;
 use super::predefined_comms::{
-    connect_world, handle, make_bridge, name_predefined, null_real, renew_self,
+    connect_world, handle, make_bridge, name_predefined, null_real, replace_self,
 };
-use super::{Topology, firsts, hints};
+use super::{Topology, first_collectives, hints};
 use crate::Runtime;
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, real_comm};
@@ -43,7 +43,7 @@ pub fn rebuild(rt: &Runtime, new_world: RealComm, epoch: Epoch) -> mpi::Result<(
     }
     let me = Worker(me as u32);
     connect_world(rt, new_world, workers as u32, me);
-    renew_self(rt)?;
+    replace_self(rt)?;
     make_bridge(rt, new_world)?;
     let bridge = rt
         .objects
@@ -58,7 +58,7 @@ pub fn rebuild(rt: &Runtime, new_world: RealComm, epoch: Epoch) -> mpi::Result<(
     agree_on(bridge, uids_of(me, &plan) == sorted(own.keys().copied()))?;
 
     written::write_before_communicators(rt);
-    let mut made = Made::default();
+    let mut made = RebuiltComms::default();
     for batch in &plan {
         make_batch(rt, bridge, me, batch, &own, &mut made)?;
         fault::point("rebuild.half", epoch);
@@ -66,8 +66,8 @@ pub fn rebuild(rt: &Runtime, new_world: RealComm, epoch: Epoch) -> mpi::Result<(
     let of_world = objects(rt)
         .comms
         .get(WORLD)
-        .map(|world| world.firsts.clone());
-    firsts::make_again(new_world, &of_world.unwrap_or_default())?;
+        .map(|world| world.first_collectives.clone());
+    first_collectives::repeat(new_world, &of_world.unwrap_or_default())?;
     finish(rt, made);
     group::rebuild(rt);
     Ok(())
@@ -75,13 +75,13 @@ pub fn rebuild(rt: &Runtime, new_world: RealComm, epoch: Epoch) -> mpi::Result<(
 
 /// Communicators that a rebuild has created so far.
 #[derive(Default)]
-struct Made {
+struct RebuiltComms {
     /// New communicators, with their indices in the table.
     results: Vec<(u32, RealComm)>,
-    parts: Vec<RealComm>,
+    intermediate: Vec<RealComm>,
 }
 
-fn finish(rt: &Runtime, made: Made) {
+fn finish(rt: &Runtime, made: RebuiltComms) {
     for &(index, comm) in &made.results {
         handles::set_real(rt, HandleKind::Comm, index, comm.0);
         if let Some(name) = objects(rt)
@@ -102,7 +102,7 @@ fn finish(rt: &Runtime, made: Made) {
             &hints.unwrap_or_default(),
         );
     }
-    for mut part in made.parts {
+    for mut part in made.intermediate {
         // SAFETY: a communicator of the runtime.
         unsafe { real::PMPI_Comm_free(&mut part) };
     }
@@ -120,7 +120,7 @@ fn chosen_by(rt: &Runtime, me: Worker) -> Vec<PlannedCommunicator> {
             uid: comm.uid,
             members: comm.members.clone(),
             remote: comm.remote.clone(),
-            first_collectives: comm.firsts.clone(),
+            first_collectives: comm.first_collectives.clone(),
         })
         .collect()
 }
@@ -156,7 +156,7 @@ fn make_batch(
     me: Worker,
     batch: &[PlannedCommunicator],
     own: &HashMap<u64, u32>,
-    made: &mut Made,
+    made: &mut RebuiltComms,
 ) -> mpi::Result<()> {
     let mine = batch
         .iter()
@@ -177,19 +177,19 @@ fn make_batch(
     };
     comm.return_errors();
     let index = *own.get(&planned.uid).ok_or(mpi::Error::INTERN)?;
-    let comm = make_one(rt, (world, comm), planned, part, index, made)?;
+    let comm = make_comm(rt, (world, comm), planned, part, index, made)?;
     made.results.push((index, comm));
     Ok(())
 }
 
 /// Recreates a communicator from a communicator of its local group. Only its members call this.
-fn make_one(
+fn make_comm(
     rt: &Runtime,
     (world, mut comm): (RealComm, RealComm),
     planned: &PlannedCommunicator,
     part: MemberPosition<'_>,
     index: u32,
-    made: &mut Made,
+    made: &mut RebuiltComms,
 ) -> mpi::Result<RealComm> {
     if let Some(remote) = part.remote {
         let leader = remote.first().copied().ok_or(mpi::Error::INTERN)?;
@@ -198,7 +198,7 @@ fn make_one(
         check(unsafe {
             real::PMPI_Intercomm_create(comm, 0, world, leader.0 as c_int, BRIDGE_TAG, &mut inter)
         })?;
-        made.parts.push(comm);
+        made.intermediate.push(comm);
         inter.return_errors();
         comm = inter;
     }
@@ -208,11 +208,11 @@ fn make_one(
         let mut with_topology = null_real(rt);
         let info = hints::null_info(rt);
         check(recipe.topology.apply(info, comm, &mut with_topology))?;
-        made.parts.push(comm);
+        made.intermediate.push(comm);
         with_topology.return_errors();
         comm = with_topology;
     }
     check(hints::apply(rt, comm, &recipe.info))?;
-    firsts::make_again(comm, &planned.first_collectives)?;
+    first_collectives::repeat(comm, &planned.first_collectives)?;
     Ok(comm)
 }

@@ -4,7 +4,7 @@
 
 use super::communicator::Comm;
 use super::local_comms::RecentComm;
-use super::predefined_comms::{find, my_rank};
+use super::predefined_comms::{find_index, my_rank};
 use super::spawned_worker::is_spawned;
 use crate::Runtime;
 use crate::handles::VirtComm;
@@ -13,39 +13,39 @@ use std::ffi::c_int;
 use understudy_numbers::Worker;
 
 /// Discards the cache, since communicators are removed or replaced.
-pub fn forget_recent(rt: &Runtime) {
-    rt.objects.comm.forget_recent();
+pub fn discard_recent(rt: &Runtime) {
+    rt.objects.comm.discard_recent();
 }
 
 /// Applies `known` to the data of a communicator.
 ///
 /// Returns `None` for `MPI_COMM_NULL` and for an invalid handle.
 #[inline(always)]
-fn ask<T>(rt: &Runtime, comm: VirtComm, known: impl Fn(&RecentComm) -> T) -> Option<T> {
+fn query<T>(rt: &Runtime, comm: VirtComm, known: impl Fn(&RecentComm) -> T) -> Option<T> {
     let recent = rt.objects.comm.recent.get();
     // Two separate paths: a common result would be copied through memory.
     if recent.handle == comm.0 as u64 {
         Some(known(&recent))
     } else {
-        Some(known(&look_up(rt, comm)?))
+        Some(known(&find_comm(rt, comm)?))
     }
 }
 
 /// Returns the index of a communicator; `None` for `MPI_COMM_NULL` and for an invalid handle.
 #[inline]
 pub fn index(rt: &Runtime, comm: VirtComm) -> Option<u32> {
-    ask(rt, comm, |recent| recent.index)
+    query(rt, comm, |recent| recent.index)
 }
 
 /// True if `comm` is an intracommunicator of all workers.
 #[inline]
 pub fn spans_all(rt: &Runtime, comm: VirtComm) -> bool {
-    ask(rt, comm, |recent| recent.spans_all) == Some(true)
+    query(rt, comm, |recent| recent.spans_all) == Some(true)
 }
 
 #[inline(never)]
-fn look_up(rt: &Runtime, comm: VirtComm) -> Option<RecentComm> {
-    let index = find(rt, comm)?;
+fn find_comm(rt: &Runtime, comm: VirtComm) -> Option<RecentComm> {
+    let index = find_index(rt, comm)?;
     let all = objects(rt);
     let recipe = all.comms.get(index)?;
     let peers = peers(recipe);
@@ -54,9 +54,10 @@ fn look_up(rt: &Runtime, comm: VirtComm) -> Option<RecentComm> {
         handle: comm.0 as u64,
         index,
         spans_all: recipe.collective_over_all,
-        own: my_rank(rt, recipe).map(|rank| (rank as c_int, recipe.members.len() as c_int)),
-        first,
-        in_order: peers
+        rank_and_size: my_rank(rt, recipe)
+            .map(|rank| (rank as c_int, recipe.members.len() as c_int)),
+        first_worker: first,
+        consecutive_ranks: peers
             .iter()
             .zip(first.0..)
             .take_while(|(peer, next)| peer.0 == *next && !is_spawned(**peer))
@@ -69,7 +70,7 @@ fn look_up(rt: &Runtime, comm: VirtComm) -> Option<RecentComm> {
 /// Returns the rank of this process in the local group, and the group's size.
 #[inline]
 pub fn rank_and_size(rt: &Runtime, comm: VirtComm) -> Option<(c_int, c_int)> {
-    ask(rt, comm, |recent| recent.own)?
+    query(rt, comm, |recent| recent.rank_and_size)?
 }
 
 /// Returns the group that messages are sent to: the remote group if there is one.
@@ -84,15 +85,15 @@ fn peers(comm: &Comm) -> &[Worker] {
 pub fn worker_of(rt: &Runtime, comm: VirtComm, rank: c_int) -> Option<Worker> {
     let recent = rt.objects.comm.recent.get();
     // As an unsigned number, a negative rank is greater than every length.
-    if recent.handle == comm.0 as u64 && (rank as u32) < recent.in_order {
-        Some(Worker(recent.first.0 + rank as u32))
+    if recent.handle == comm.0 as u64 && (rank as u32) < recent.consecutive_ranks {
+        Some(Worker(recent.first_worker.0 + rank as u32))
     } else {
-        look_behind(rt, comm, rank)
+        find_worker(rt, comm, rank)
     }
 }
 
 #[inline(never)]
-fn look_behind(rt: &Runtime, comm: VirtComm, rank: c_int) -> Option<Worker> {
+fn find_worker(rt: &Runtime, comm: VirtComm, rank: c_int) -> Option<Worker> {
     peers(objects(rt).comms.get(index(rt, comm)?)?)
         .get(rank as usize)
         .copied()

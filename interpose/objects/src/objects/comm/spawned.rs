@@ -17,7 +17,7 @@ use understudy_mpi::{self as mpi, check};
 use understudy_numbers::Worker;
 
 /// Procedure that returns the local or the remote group.
-pub type AskGroup = fn(RealComm, &mut RealGroup) -> c_int;
+pub type GroupProcedure = fn(RealComm, &mut RealGroup) -> c_int;
 
 pub fn own_group(comm: RealComm, group: &mut RealGroup) -> c_int {
     // SAFETY: a communicator and a variable of the runtime.
@@ -33,7 +33,7 @@ pub fn remote_group(comm: RealComm, group: &mut RealGroup) -> c_int {
 pub fn with_group<T>(
     rt: &Runtime,
     comm: RealComm,
-    ask: AskGroup,
+    ask: GroupProcedure,
     then: impl FnOnce(RealGroup) -> mpi::Result<T>,
 ) -> mpi::Result<T> {
     let mut group = real_group(
@@ -52,7 +52,7 @@ pub fn visit(
     rt: &Runtime,
     mut then: impl FnMut(RealGroup, &[Worker]) -> mpi::Result<()>,
 ) -> mpi::Result<()> {
-    let mut groups: Vec<(RealComm, AskGroup, Vec<Worker>)> = Vec::new();
+    let mut groups: Vec<(RealComm, GroupProcedure, Vec<Worker>)> = Vec::new();
     for (index, comm) in objects(rt).comms.iter() {
         if comm.has_spawned() && !comm.is_freed {
             let real = real_comm(rt, handle(rt, index));
@@ -62,7 +62,7 @@ pub fn visit(
             }
             let others = comm.remote.clone();
             groups.push((real, own_group, comm.members.clone()));
-            groups.extend(others.map(|others| (real, remote_group as AskGroup, others)));
+            groups.extend(others.map(|others| (real, remote_group as GroupProcedure, others)));
         }
     }
     groups.into_iter().try_for_each(|(comm, ask, members)| {
@@ -80,23 +80,23 @@ pub fn members(rt: &Runtime, group: RealGroup) -> mpi::Result<Vec<Worker>> {
     let mut found = vec![None; size.max(0) as usize];
     let world = real_comm(rt, super::predefined_comms::world_handle(rt));
     with_group(rt, world, own_group, |all| {
-        look_up(group, all, &mut found, |rank| Some(Worker(rank as u32)))
+        enter_known_members(group, all, &mut found, |rank| Some(Worker(rank as u32)))
     })?;
     visit(rt, |known, numbers| {
-        look_up(group, known, &mut found, |rank| numbers.get(rank).copied())
+        enter_known_members(group, known, &mut found, |rank| numbers.get(rank).copied())
     })?;
     let number = |found: Option<Worker>| {
         found.unwrap_or_else(|| {
             let mut dynamic = dynamic::get_mut(rt);
-            dynamic.known += 1;
-            Worker(FIRST_SPAWNED + dynamic.known)
+            dynamic.known_spawned += 1;
+            Worker(FIRST_SPAWNED + dynamic.known_spawned)
         })
     };
     Ok(found.into_iter().map(number).collect())
 }
 
-/// Enters the members of `group` that are not found yet and are members of `within`.
-fn look_up(
+/// Enters the members of `group` that are not found yet and are members of `freed_within`.
+fn enter_known_members(
     group: RealGroup,
     within: RealGroup,
     found: &mut [Option<Worker>],

@@ -35,7 +35,7 @@ pub enum Topology {
     DistGraph {
         /// Ranks from which this process receives.
         sources: Vec<c_int>,
-        /// Weights of `sources`, if `weighted`.
+        /// Weights of `source_count`, if `weighted`.
         source_weights: Vec<c_int>,
         /// Ranks to which this process sends.
         destinations: Vec<c_int>,
@@ -47,7 +47,7 @@ pub enum Topology {
 }
 
 /// Returns the number of processes that send to `rank` in neighbourhood collectives (8.6).
-pub fn sources(topology: &Topology, rank: usize) -> usize {
+pub fn source_count(topology: &Topology, rank: usize) -> usize {
     match topology {
         Topology::None => 0,
         Topology::Cart { dims, .. } => 2 * dims.len(),

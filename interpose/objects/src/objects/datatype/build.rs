@@ -31,9 +31,9 @@ pub(super) fn make(rt: &Runtime, entry: &Datatype) -> Result<RealDatatype, c_int
 }
 
 /// Arguments of a recipe, consumed in the order of MPI 4.1, 5.1.13.
-struct Arguments<'a, T>(&'a [T]);
+struct RecipeArguments<'a, T>(&'a [T]);
 
-impl<T: Copy> Arguments<'_, T> {
+impl<T: Copy> RecipeArguments<'_, T> {
     fn one(&mut self) -> Result<T, c_int> {
         let (&first, rest) = self.0.split_first().ok_or(ERR_INTERN)?;
         self.0 = rest;
@@ -77,7 +77,7 @@ fn construct(rt: &Runtime, recipe: &Recipe) -> Result<RealDatatype, c_int> {
             .map(|&address| address as isize)
             .ok_or(ERR_INTERN)
     };
-    let mut a = Arguments(&recipe.integers);
+    let mut a = RecipeArguments(&recipe.integers);
     let mut new = null_real(rt);
     let to = &mut new;
     // SAFETY: the real library has created such a datatype with these arguments before; the lengths
@@ -121,7 +121,7 @@ fn construct(rt: &Runtime, recipe: &Recipe) -> Result<RealDatatype, c_int> {
             STRUCT | STRUCT_INTEGER => {
                 let count = a.one()?;
                 let (lengths, displacements) = (a.many(count)?, addresses(recipe, count)?);
-                let bases = Arguments(&bases).many(count)?;
+                let bases = RecipeArguments(&bases).many(count)?;
                 real::PMPI_Type_create_struct(count, lengths, displacements, bases, to)
             }
             SUBARRAY => {
@@ -156,7 +156,10 @@ fn construct_large(
     bases: &[RealDatatype],
 ) -> Result<RealDatatype, c_int> {
     let old = bases.first().copied().ok_or(ERR_INTERN);
-    let (mut a, mut c) = (Arguments(&recipe.integers), Arguments(&recipe.counts));
+    let (mut a, mut c) = (
+        RecipeArguments(&recipe.integers),
+        RecipeArguments(&recipe.counts),
+    );
     let mut new = null_real(rt);
     let to = &mut new;
     // SAFETY: as in `construct`.
@@ -183,7 +186,7 @@ fn construct_large(
             }
             STRUCT => {
                 let count = c.one()?;
-                let bases = Arguments(bases).many(count)?;
+                let bases = RecipeArguments(bases).many(count)?;
                 real::PMPI_Type_create_struct_c(count, c.many(count)?, c.many(count)?, bases, to)
             }
             SUBARRAY => {
@@ -209,8 +212,8 @@ fn construct_large(
 
 /// Sorts datatypes so that each one follows the datatypes that it is derived from.
 ///
-/// Each entry of `all` contains a datatype and the datatypes that it is derived from.
-pub(super) fn order(all: &[(u32, Vec<u32>)]) -> Vec<u32> {
+/// Each entry of `freed_indices` contains a datatype and the datatypes that it is derived from.
+pub(super) fn sort_by_dependency(all: &[(u32, Vec<u32>)]) -> Vec<u32> {
     let bases: BTreeMap<u32, &[u32]> = all
         .iter()
         .map(|(index, bases)| (*index, bases.as_slice()))
@@ -243,25 +246,25 @@ pub(super) fn order(all: &[(u32, Vec<u32>)]) -> Vec<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::order;
+    use super::sort_by_dependency;
 
     #[test]
-    fn datatypes_come_after_their_bases() {
+    fn datatypes_follow_their_bases() {
         // Index 0 was reused after 5 had been created, so it is the most recent one.
         let all = vec![(0, vec![5, 5]), (1, vec![]), (4, vec![1, 0]), (5, vec![1])];
-        assert_eq!(order(&all), [1, 5, 0, 4]);
+        assert_eq!(sort_by_dependency(&all), [1, 5, 0, 4]);
     }
 
     #[test]
-    fn a_base_that_two_share_comes_once() {
+    fn a_shared_base_occurs_once() {
         let all = vec![(0, vec![1, 2]), (1, vec![2]), (2, vec![])];
-        assert_eq!(order(&all), [2, 1, 0]);
+        assert_eq!(sort_by_dependency(&all), [2, 1, 0]);
     }
 
     #[test]
     fn long_chains_do_not_recurse() {
         let all: Vec<(u32, Vec<u32>)> =
             (0..100_000).map(|index| (index, vec![index + 1])).collect();
-        assert_eq!(order(&all).first(), Some(&100_000));
+        assert_eq!(sort_by_dependency(&all).first(), Some(&100_000));
     }
 }

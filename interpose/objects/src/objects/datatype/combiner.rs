@@ -10,7 +10,7 @@ use super::recipe::Recipe;
 #[derive(Debug, PartialEq, Eq)]
 pub enum Blocks {
     /// Blocks of one datatype, at offsets in bytes.
-    Same(Vec<(isize, usize)>),
+    Bytes(Vec<(isize, usize)>),
     /// Blocks of one datatype, at offsets in elements.
     Elements(Vec<(isize, usize)>),
     /// Blocks at offsets in bytes, block *n* of datatype *n*.
@@ -23,7 +23,7 @@ const CYCLIC: i64 = 1;
 const DEFAULT_ARGUMENT: i64 = -1;
 
 /// Arguments of a constructor, in the order of the variant with `int` counts.
-struct Arguments {
+struct SmallCountArguments {
     integers: Vec<i64>,
     addresses: Vec<i64>,
 }
@@ -31,7 +31,7 @@ struct Arguments {
 /// Returns a constructor's arguments, of either size of counts (MPI 4.1, 5.1.13).
 ///
 /// `None` for constructors that this file does not support.
-fn arguments(recipe: &Recipe) -> Option<Arguments> {
+fn arguments(recipe: &Recipe) -> Option<SmallCountArguments> {
     let integers: Vec<i64> = recipe
         .integers
         .iter()
@@ -40,7 +40,7 @@ fn arguments(recipe: &Recipe) -> Option<Arguments> {
     let counts = &recipe.counts;
     if counts.is_empty() {
         let addresses = recipe.addresses.clone();
-        return Some(Arguments {
+        return Some(SmallCountArguments {
             integers,
             addresses,
         });
@@ -55,18 +55,18 @@ fn arguments(recipe: &Recipe) -> Option<Arguments> {
         HVECTOR | HINDEXED_BLOCK => split(2)?,
         HINDEXED | STRUCT => split(count()?.checked_add(1)?)?,
         CONTIGUOUS | VECTOR | INDEXED | INDEXED_BLOCK => split(counts.len())?,
-        SUBARRAY => among(&integers, 1, counts)?,
-        DARRAY => among(&integers, 3, counts)?,
+        SUBARRAY => insert_counts(&integers, 1, counts)?,
+        DARRAY => insert_counts(&integers, 3, counts)?,
         _ => return None,
     };
-    Some(Arguments {
+    Some(SmallCountArguments {
         integers,
         addresses,
     })
 }
 
 /// Inserts counts into a list of integers.
-fn among(integers: &[i64], at: usize, counts: &[i64]) -> Option<(Vec<i64>, Vec<i64>)> {
+fn insert_counts(integers: &[i64], at: usize, counts: &[i64]) -> Option<(Vec<i64>, Vec<i64>)> {
     let (before, after) = integers.split_at_checked(at)?;
     Some(([before, counts, after].concat(), Vec::new()))
 }
@@ -105,16 +105,18 @@ pub fn blocks(recipe: &Recipe, most: usize) -> Option<Blocks> {
     };
     let alike = || Some(vec![*arguments.integers.get(1)?; count]);
     Some(match recipe.combiner {
-        DUP | RESIZED => Blocks::Same(vec![(0, 1)]),
-        CONTIGUOUS => Blocks::Same(vec![(0, count)]),
+        DUP | RESIZED => Blocks::Bytes(vec![(0, 1)]),
+        CONTIGUOUS => Blocks::Bytes(vec![(0, count)]),
         VECTOR => Blocks::Elements(strided(integer(2)?, integer(1)?)),
         HVECTOR | HVECTOR_INTEGER => {
-            Blocks::Same(strided(*arguments.addresses.first()? as isize, integer(1)?))
+            Blocks::Bytes(strided(*arguments.addresses.first()? as isize, integer(1)?))
         }
         INDEXED => Blocks::Elements(zip(lengths(1, count)?, integers(1 + count)?)),
-        HINDEXED | HINDEXED_INTEGER => Blocks::Same(zip(lengths(1, count)?, addresses().collect())),
+        HINDEXED | HINDEXED_INTEGER => {
+            Blocks::Bytes(zip(lengths(1, count)?, addresses().collect()))
+        }
         INDEXED_BLOCK => Blocks::Elements(zip(&alike()?, integers(2)?)),
-        HINDEXED_BLOCK => Blocks::Same(zip(&alike()?, addresses().collect())),
+        HINDEXED_BLOCK => Blocks::Bytes(zip(&alike()?, addresses().collect())),
         STRUCT | STRUCT_INTEGER => Blocks::Each(zip(lengths(1, count)?, addresses().collect())),
         SUBARRAY => Blocks::Elements(subarray(&arguments.integers, most)?),
         DARRAY => Blocks::Elements(darray(&arguments.integers, most)?),
@@ -231,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn large_counts_say_the_same() {
+    fn large_counts_give_equal_blocks() {
         let far = 1 << 40;
         let pairs = [
             (recipe(CONTIGUOUS, &[3], &[]), large(CONTIGUOUS, &[], &[3])),
@@ -297,7 +299,7 @@ mod tests {
             Some(Blocks::Elements(vec![(0, 2), (5, 2), (10, 2)]))
         );
         let bytes = blocks(&recipe(HVECTOR, &[2, 1], &[24]));
-        assert_eq!(bytes, Some(Blocks::Same(vec![(0, 1), (24, 1)])));
+        assert_eq!(bytes, Some(Blocks::Bytes(vec![(0, 1), (24, 1)])));
     }
 
     #[test]

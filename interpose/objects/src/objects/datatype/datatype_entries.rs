@@ -8,22 +8,22 @@ use super::build;
 use super::constructors::DUP;
 use super::derived_datatype::Datatype;
 use super::real_datatypes::{drop_real, handle, name_of, null_handle, set_real};
-use super::recipe::{Counts, Recipe};
+use super::recipe::{CountSize, Recipe};
 use super::recipe_inspection::inspect;
 use crate::Runtime;
 use crate::errors::{ERR_INTERN, ERR_TYPE, SUCCESS};
 use crate::generated::{HandleKind, real};
-use crate::handles::{Named, VirtDatatype, named, real_datatype};
+use crate::handles::{DenotedObject, VirtDatatype, denoted_object, real_datatype};
 use crate::objects::attribute::value::Attributes;
-use crate::objects::lookup::created;
+use crate::objects::lookup::created_index;
 use crate::objects::{objects, objects_mut};
 use std::cell::{Ref, RefMut};
 use std::ffi::c_int;
 use understudy_mpi::real_types::RealDatatype;
 
 /// Returns the index of a created datatype that the program has not freed.
-pub fn index(rt: &Runtime, datatype: VirtDatatype) -> Option<u32> {
-    let index = created(HandleKind::Datatype, datatype.0)?;
+pub fn index_of_created(rt: &Runtime, datatype: VirtDatatype) -> Option<u32> {
+    let index = created_index(HandleKind::Datatype, datatype.0)?;
     let all = objects(rt);
     let entry = all.datatypes.get(index)?;
     (!entry.freed && !entry.recipe.is_named()).then_some(index)
@@ -31,11 +31,12 @@ pub fn index(rt: &Runtime, datatype: VirtDatatype) -> Option<u32> {
 
 /// True for a predefined datatype other than the null handle.
 pub fn is_predefined(rt: &Runtime, datatype: VirtDatatype) -> bool {
-    matches!(named(datatype.0), Named::Predefined(_)) && datatype != null_handle(rt)
+    matches!(denoted_object(datatype.0), DenotedObject::Predefined(_))
+        && datatype != null_handle(rt)
 }
 
 /// Returns the entry with the name and the attributes of a predefined datatype.
-fn attachment(rt: &Runtime, datatype: VirtDatatype) -> Option<u32> {
+fn predefined_entry(rt: &Runtime, datatype: VirtDatatype) -> Option<u32> {
     let of_this =
         |entry: &Datatype| entry.recipe.is_named() && entry.recipe.contained == [datatype.0 as u64];
     objects(rt)
@@ -46,11 +47,11 @@ fn attachment(rt: &Runtime, datatype: VirtDatatype) -> Option<u32> {
 }
 
 /// Returns the entry for a predefined datatype, and creates it if necessary.
-fn attachment_or_new(rt: &Runtime, datatype: VirtDatatype) -> Option<u32> {
+fn predefined_entry_or_new(rt: &Runtime, datatype: VirtDatatype) -> Option<u32> {
     if !is_predefined(rt, datatype) {
         return None;
     }
-    attachment(rt, datatype).or_else(|| {
+    predefined_entry(rt, datatype).or_else(|| {
         let recipe = Recipe {
             contained: vec![datatype.0 as u64],
             ..Recipe::default()
@@ -69,15 +70,18 @@ fn attachment_or_new(rt: &Runtime, datatype: VirtDatatype) -> Option<u32> {
 pub fn attributes(rt: &Runtime, datatype: VirtDatatype) -> Option<RefMut<'_, Attributes>> {
     attributes_of(
         rt,
-        index(rt, datatype).or_else(|| attachment(rt, datatype))?,
+        index_of_created(rt, datatype).or_else(|| predefined_entry(rt, datatype))?,
     )
 }
 
 /// Returns the attributes of any datatype, and creates an entry if necessary.
-pub fn attributes_to_set(rt: &Runtime, datatype: VirtDatatype) -> Option<RefMut<'_, Attributes>> {
+pub fn attributes_for_update(
+    rt: &Runtime,
+    datatype: VirtDatatype,
+) -> Option<RefMut<'_, Attributes>> {
     attributes_of(
         rt,
-        index(rt, datatype).or_else(|| attachment_or_new(rt, datatype))?,
+        index_of_created(rt, datatype).or_else(|| predefined_entry_or_new(rt, datatype))?,
     )
 }
 
@@ -93,7 +97,7 @@ pub fn create(
     rt: &Runtime,
     mut datatype: RealDatatype,
     contained: &[VirtDatatype],
-    counts: Counts,
+    counts: CountSize,
 ) -> Result<VirtDatatype, c_int> {
     let recipe = match inspect(rt, datatype, contained, counts) {
         Ok(recipe) => recipe,
@@ -135,7 +139,7 @@ pub fn create(
 fn enter(rt: &Runtime, entry: Datatype, real: RealDatatype) -> VirtDatatype {
     let bases: Vec<u32> = entry.recipe.bases().collect();
     for base in bases {
-        hold(rt, base);
+        add_reference(rt, base);
     }
     let index = objects_mut(rt).datatypes.insert(entry);
     set_real(rt, index, real);
@@ -143,7 +147,7 @@ fn enter(rt: &Runtime, entry: Datatype, real: RealDatatype) -> VirtDatatype {
 }
 
 fn is_committed(rt: &Runtime, datatype: VirtDatatype) -> bool {
-    match index(rt, datatype) {
+    match index_of_created(rt, datatype) {
         Some(index) => objects(rt)
             .datatypes
             .get(index)
@@ -155,8 +159,8 @@ fn is_committed(rt: &Runtime, datatype: VirtDatatype) -> bool {
 /// Creates an equal datatype, for `MPI_Type_get_contents`.
 ///
 /// Predefined datatypes are returned as they are.
-pub fn equivalent(rt: &Runtime, datatype: VirtDatatype) -> Result<VirtDatatype, c_int> {
-    let Some(index) = created(HandleKind::Datatype, datatype.0) else {
+pub fn duplicate_equal(rt: &Runtime, datatype: VirtDatatype) -> Result<VirtDatatype, c_int> {
+    let Some(index) = created_index(HandleKind::Datatype, datatype.0) else {
         return Ok(datatype);
     };
     let entry = objects(rt)
@@ -169,7 +173,7 @@ pub fn equivalent(rt: &Runtime, datatype: VirtDatatype) -> Result<VirtDatatype, 
     }
     let copy = Datatype {
         attributes: Vec::new(),
-        holders: 0,
+        references: 0,
         freed: false,
         ..entry
     };
@@ -177,9 +181,9 @@ pub fn equivalent(rt: &Runtime, datatype: VirtDatatype) -> Result<VirtDatatype, 
     Ok(enter(rt, copy, real))
 }
 
-fn hold(rt: &Runtime, index: u32) {
+fn add_reference(rt: &Runtime, index: u32) {
     if let Some(entry) = objects_mut(rt).datatypes.get_mut(index) {
-        entry.holders += 1;
+        entry.references += 1;
     }
 }
 
@@ -187,46 +191,47 @@ fn hold(rt: &Runtime, index: u32) {
 ///
 /// For instance, a pending request that is part of a cut refers to its datatype.
 pub fn retain(rt: &Runtime, datatype: VirtDatatype) {
-    if let Some(index) = created(HandleKind::Datatype, datatype.0) {
-        hold(rt, index);
+    if let Some(index) = created_index(HandleKind::Datatype, datatype.0) {
+        add_reference(rt, index);
     }
 }
 
 pub fn release(rt: &Runtime, datatype: VirtDatatype) {
-    let Some(index) = created(HandleKind::Datatype, datatype.0) else {
+    let Some(index) = created_index(HandleKind::Datatype, datatype.0) else {
         return;
     };
     match objects_mut(rt).datatypes.get_mut(index) {
-        Some(entry) => entry.holders = entry.holders.saturating_sub(1),
+        Some(entry) => entry.references = entry.references.saturating_sub(1),
         None => return,
     }
-    collect(rt, index);
+    remove_unreferenced(rt, index);
 }
 
 /// Records that the program has freed a datatype, whose attributes have been deleted before.
 pub fn free(rt: &Runtime, datatype: VirtDatatype) -> c_int {
-    let Some(index) = index(rt, datatype) else {
+    let Some(index) = index_of_created(rt, datatype) else {
         return ERR_TYPE;
     };
     match objects_mut(rt).datatypes.get_mut(index) {
         Some(entry) if !entry.recipe.is_parameterised() => entry.freed = true,
         _ => return ERR_TYPE,
     }
-    collect(rt, index);
+    remove_unreferenced(rt, index);
     SUCCESS
 }
 
 /// True if the program may free the datatype.
 pub fn may_free(rt: &Runtime, datatype: VirtDatatype) -> bool {
     let is_own = |entry: &Datatype| !entry.recipe.is_parameterised();
-    index(rt, datatype).is_some_and(|index| objects(rt).datatypes.get(index).is_some_and(is_own))
+    index_of_created(rt, datatype)
+        .is_some_and(|index| objects(rt).datatypes.get(index).is_some_and(is_own))
 }
 
 /// Removes a freed datatype without references, and its bases if they have no others.
-fn collect(rt: &Runtime, index: u32) {
+fn remove_unreferenced(rt: &Runtime, index: u32) {
     let mut suspects = vec![index];
     while let Some(index) = suspects.pop() {
-        let is_used = |entry: &Datatype| !entry.freed || entry.holders > 0;
+        let is_used = |entry: &Datatype| !entry.freed || entry.references > 0;
         if objects(rt).datatypes.get(index).is_none_or(is_used) {
             continue;
         }
@@ -236,7 +241,7 @@ fn collect(rt: &Runtime, index: u32) {
         drop_real(rt, index);
         for base in entry.recipe.bases() {
             if let Some(base) = objects_mut(rt).datatypes.get_mut(base) {
-                base.holders = base.holders.saturating_sub(1);
+                base.references = base.references.saturating_sub(1);
             }
             suspects.push(base);
         }
@@ -245,7 +250,7 @@ fn collect(rt: &Runtime, index: u32) {
 
 /// Records that the datatype is committed.
 pub fn set_committed(rt: &Runtime, datatype: VirtDatatype) {
-    if let Some(index) = index(rt, datatype)
+    if let Some(index) = index_of_created(rt, datatype)
         && let Some(entry) = objects_mut(rt).datatypes.get_mut(index)
     {
         entry.committed = true;
@@ -254,7 +259,9 @@ pub fn set_committed(rt: &Runtime, datatype: VirtDatatype) {
 
 /// Records the name that the real datatype has received.
 pub fn set_name(rt: &Runtime, datatype: VirtDatatype) {
-    let Some(index) = index(rt, datatype).or_else(|| attachment_or_new(rt, datatype)) else {
+    let Some(index) =
+        index_of_created(rt, datatype).or_else(|| predefined_entry_or_new(rt, datatype))
+    else {
         return;
     };
     let name = name_of(real_datatype(rt, datatype));
@@ -265,12 +272,12 @@ pub fn set_name(rt: &Runtime, datatype: VirtDatatype) {
 
 /// Returns the recipe of a created datatype.
 pub fn recipe(rt: &Runtime, datatype: VirtDatatype) -> Option<Ref<'_, Recipe>> {
-    let index = index(rt, datatype)?;
+    let index = index_of_created(rt, datatype)?;
     Ref::filter_map(objects(rt), |all| Some(&all.datatypes.get(index)?.recipe)).ok()
 }
 
 /// Returns the recipe of a datatype that the program may have freed.
-pub fn kept_recipe(rt: &Runtime, datatype: VirtDatatype) -> Option<Ref<'_, Recipe>> {
-    let index = created(HandleKind::Datatype, datatype.0)?;
+pub fn recipe_even_if_freed(rt: &Runtime, datatype: VirtDatatype) -> Option<Ref<'_, Recipe>> {
+    let index = created_index(HandleKind::Datatype, datatype.0)?;
     Ref::filter_map(objects(rt), |all| Some(&all.datatypes.get(index)?.recipe)).ok()
 }

@@ -39,7 +39,7 @@ pub fn rebuild(rt: &Runtime) {
         .iter()
         .map(|(index, entry)| (index, entry.recipe.bases().collect()))
         .collect();
-    for index in build::order(&bases) {
+    for index in build::sort_by_dependency(&bases) {
         let all = objects(rt);
         let Some(entry) = all.datatypes.get(index) else {
             continue;

@@ -15,7 +15,7 @@ pub struct Datatype {
     /// Attributes: keys and values.
     pub attributes: Attributes,
     /// Number of references from recipes and by [`retain`](super::retain).
-    pub holders: u32,
+    pub references: u32,
     /// True if the program has freed the datatype.
     pub freed: bool,
 }

@@ -3,7 +3,7 @@
 //! All elements of such a datatype have one predefined datatype.
 #![allow(unsafe_code)]
 
-use super::datatype_entries::kept_recipe;
+use super::datatype_entries::recipe_even_if_freed;
 use super::real_datatypes::null_handle;
 use crate::Runtime;
 use crate::errors::{ERR_TYPE, SUCCESS};
@@ -16,7 +16,7 @@ use understudy_mpi::real_types::{RealComm, RealDatatype};
 #[derive(Clone, Copy)]
 pub struct Operand {
     /// Address of the buffer.
-    pub at: *mut c_void,
+    pub address: *mut c_void,
     /// Number of items of the datatype.
     pub count: c_int,
     pub datatype: VirtDatatype,
@@ -32,15 +32,15 @@ pub struct Elements {
 }
 
 /// Elements outside of the program's memory, aligned for any datatype.
-struct Copies {
+struct ElementBuffer {
     words: Vec<u128>,
     count: usize,
 }
 
-impl Copies {
-    fn new(count: usize, extent: usize) -> Copies {
+impl ElementBuffer {
+    fn new(count: usize, extent: usize) -> ElementBuffer {
         let words = vec![0; (count * extent).div_ceil(size_of::<u128>())];
-        Copies { words, count }
+        ElementBuffer { words, count }
     }
 
     fn at(&self) -> *mut c_void {
@@ -49,7 +49,7 @@ impl Copies {
 }
 
 /// Returns size and extent of a datatype in bytes.
-fn measure(datatype: RealDatatype) -> Option<(usize, usize)> {
+fn size_and_extent(datatype: RealDatatype) -> Option<(usize, usize)> {
     let (mut size, mut bound, mut extent) = (0, 0, 0);
     // SAFETY: local queries of a datatype.
     let codes = unsafe {
@@ -63,16 +63,17 @@ fn measure(datatype: RealDatatype) -> Option<(usize, usize)> {
 }
 
 /// Returns the only predefined datatype in a datatype.
-fn base(rt: &Runtime, datatype: VirtDatatype) -> Option<VirtDatatype> {
+fn only_base(rt: &Runtime, datatype: VirtDatatype) -> Option<VirtDatatype> {
     // The program may have freed the datatypes that it is derived from.
-    let Some(recipe) = kept_recipe(rt, datatype).filter(|recipe| !recipe.contained.is_empty())
+    let Some(recipe) =
+        recipe_even_if_freed(rt, datatype).filter(|recipe| !recipe.contained.is_empty())
     else {
         return (datatype != null_handle(rt)).then_some(datatype);
     };
     let mut bases = recipe
         .contained
         .iter()
-        .map(|&handle| base(rt, VirtDatatype(handle as *mut c_void)));
+        .map(|&handle| only_base(rt, VirtDatatype(handle as *mut c_void)));
     let first = bases.next()??;
     bases.all(|other| other == Some(first)).then_some(first)
 }
@@ -80,7 +81,7 @@ fn base(rt: &Runtime, datatype: VirtDatatype) -> Option<VirtDatatype> {
 /// Returns the bytes that a buffer's data span.
 ///
 /// These are their offset from the buffer's address, and their number. `None` if there are no data.
-pub fn span(rt: &Runtime, count: c_int, datatype: VirtDatatype) -> Option<(isize, u64)> {
+pub fn data_span(rt: &Runtime, count: c_int, datatype: VirtDatatype) -> Option<(isize, u64)> {
     let (mut lower, mut true_extent, mut bound, mut extent) = (0, 0, 0, 0);
     let real = real_datatype(rt, datatype);
     // SAFETY: local queries of a datatype.
@@ -117,9 +118,9 @@ impl Elements {
 
     /// Returns the elements of a datatype; `None` unless it consists of one predefined datatype.
     pub fn of(rt: &Runtime, datatype: VirtDatatype) -> Option<Elements> {
-        let datatype = base(rt, datatype)?;
+        let datatype = only_base(rt, datatype)?;
         let real = real_datatype(rt, datatype);
-        let (size, extent) = measure(real)?;
+        let (size, extent) = size_and_extent(real)?;
         (size > 0).then_some(Elements {
             datatype,
             real,
@@ -141,18 +142,18 @@ impl Elements {
 
     /// # Safety
     /// The operand's memory must be valid.
-    unsafe fn gather(&self, rt: &Runtime, from: Operand) -> Result<Copies, c_int> {
+    unsafe fn gather(&self, rt: &Runtime, from: Operand) -> Result<ElementBuffer, c_int> {
         let real = real_datatype(rt, from.datatype);
-        let (size, _) = measure(real).ok_or(ERR_TYPE)?;
+        let (size, _) = size_and_extent(real).ok_or(ERR_TYPE)?;
         let bytes = size * usize::try_from(from.count).map_err(|_| ERR_TYPE)?;
-        let packed = Copies::new(bytes / self.size, self.size);
+        let packed = ElementBuffer::new(bytes / self.size, self.size);
         // SAFETY: by the caller's contract; the other memory belongs to this frame.
         unsafe {
-            pack(from.at, from.count, real, packed.at(), bytes)?;
+            pack(from.address, from.count, real, packed.at(), bytes)?;
             if self.are_dense() {
                 return Ok(packed);
             }
-            let copies = Copies::new(packed.count, self.extent);
+            let copies = ElementBuffer::new(packed.count, self.extent);
             unpack(
                 packed.at(),
                 bytes,
@@ -166,14 +167,19 @@ impl Elements {
 
     /// # Safety
     /// The operand's memory must be valid.
-    unsafe fn scatter(&self, rt: &Runtime, copies: &Copies, to: Operand) -> Result<(), c_int> {
+    unsafe fn scatter(
+        &self,
+        rt: &Runtime,
+        copies: &ElementBuffer,
+        to: Operand,
+    ) -> Result<(), c_int> {
         let (real, bytes) = (real_datatype(rt, to.datatype), copies.count * self.size);
         // SAFETY: by the caller's contract; the other memory belongs to this frame.
         unsafe {
             if self.are_dense() {
-                return unpack(copies.at(), bytes, to.at, to.count, real);
+                return unpack(copies.at(), bytes, to.address, to.count, real);
             }
-            let packed = Copies::new(copies.count, self.size);
+            let packed = ElementBuffer::new(copies.count, self.size);
             pack(
                 copies.at(),
                 copies.count as c_int,
@@ -181,7 +187,7 @@ impl Elements {
                 packed.at(),
                 bytes,
             )?;
-            unpack(packed.at(), bytes, to.at, to.count, real)
+            unpack(packed.at(), bytes, to.address, to.count, real)
         }
     }
 
@@ -197,7 +203,11 @@ impl Elements {
             (Some(count), Some(room)) if self.are_dense() => {
                 let bytes = count.min(room) * self.size;
                 // SAFETY: by the caller's contract.
-                unsafe { to.at.cast::<u8>().copy_from(from.at.cast(), bytes) };
+                unsafe {
+                    to.address
+                        .cast::<u8>()
+                        .copy_from(from.address.cast(), bytes)
+                };
                 Ok(())
             }
             // SAFETY: by the caller's contract.
@@ -232,9 +242,9 @@ impl Elements {
             };
             let origin = copies
                 .as_ref()
-                .map_or(from.at.cast_const(), |copies| copies.at());
+                .map_or(from.address.cast_const(), |copies| copies.at());
             match self.in_place(into) {
-                Some(count) => reduce(origin, into.at, count),
+                Some(count) => reduce(origin, into.address, count),
                 None => {
                     let whole = self.gather(rt, into)?;
                     reduce(origin, whole.at(), whole.count)?;

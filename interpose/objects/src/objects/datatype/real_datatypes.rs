@@ -6,11 +6,11 @@ use crate::errors::SUCCESS;
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtDatatype, real_datatype};
 use crate::objects::comm::hints::MAX_NAME;
-use crate::objects::lookup::Predefined;
+use crate::objects::lookup::PredefinedHandle;
 use std::ffi::{CStr, CString, c_char, c_int};
 use understudy_mpi::real_types::RealDatatype;
 
-static NULL: Predefined = Predefined::new("ompi_mpi_datatype_null");
+static NULL: PredefinedHandle = PredefinedHandle::new("ompi_mpi_datatype_null");
 
 /// Returns the program's handle of `MPI_DATATYPE_NULL`.
 pub fn null_handle(rt: &Runtime) -> VirtDatatype {

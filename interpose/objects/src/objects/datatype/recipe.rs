@@ -2,7 +2,7 @@
 
 use super::constructors::{F90_COMPLEX, F90_INTEGER, F90_REAL, NAMED};
 use crate::generated::HandleKind;
-use crate::objects::lookup::created;
+use crate::objects::lookup::created_index;
 use std::ffi::c_void;
 
 /// Constructor (`MPI_COMBINER_…`) and its arguments.
@@ -21,7 +21,7 @@ pub struct Recipe {
 
 /// Size of a constructor's counts: `MPI_Count` for procedures with large counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Counts {
+pub enum CountSize {
     Int,
     /// 64 bits.
     Large,
@@ -32,7 +32,7 @@ impl Recipe {
     pub(super) fn bases(&self) -> impl Iterator<Item = u32> + '_ {
         self.contained
             .iter()
-            .filter_map(|&handle| created(HandleKind::Datatype, handle as *mut c_void))
+            .filter_map(|&handle| created_index(HandleKind::Datatype, handle as *mut c_void))
     }
 
     /// True for the entry of a predefined datatype, which contains its name and attributes.

@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 use super::real_datatypes::{check, null_handle, null_real, virtual_of};
-use super::recipe::{Counts, Recipe};
+use super::recipe::{CountSize, Recipe};
 use crate::Runtime;
 use crate::errors::ERR_INTERN;
 use crate::generated::real;
@@ -24,10 +24,10 @@ struct Envelope {
     datatypes: usize,
 }
 
-fn envelope(datatype: RealDatatype, counts: Counts) -> Result<Envelope, c_int> {
+fn envelope(datatype: RealDatatype, counts: CountSize) -> Result<Envelope, c_int> {
     let (mut combiner, mut few, mut many) = (0, [0; 3], [0; 4]);
     let count = |number: i64| usize::try_from(number).map_err(|_| ERR_INTERN);
-    if counts == Counts::Large {
+    if counts == CountSize::Large {
         let [integers, addresses, counts, datatypes] = &mut many;
         // SAFETY: a datatype of the runtime, created by a library that has such procedures.
         check(unsafe {
@@ -64,7 +64,7 @@ pub(super) fn inspect(
     rt: &Runtime,
     datatype: RealDatatype,
     contained: &[VirtDatatype],
-    counts: Counts,
+    counts: CountSize,
 ) -> Result<Recipe, c_int> {
     let told = envelope(datatype, counts)?;
     let bases = contained.get(..told.datatypes).ok_or(ERR_INTERN)?;
@@ -94,7 +94,7 @@ fn read_contents(
     datatype: RealDatatype,
     recipe: &mut Recipe,
     found: &mut [RealDatatype],
-    counts: Counts,
+    counts: CountSize,
 ) -> c_int {
     let [integers, addresses, large, datatypes] = [
         recipe.integers.len(),
@@ -109,7 +109,7 @@ fn read_contents(
     let (count, found) = (recipe.counts.as_mut_ptr(), found.as_mut_ptr());
     // SAFETY: arrays of these lengths.
     unsafe {
-        if counts == Counts::Large {
+        if counts == CountSize::Large {
             let [integers, addresses, large, datatypes] =
                 [integers, addresses, large, datatypes].map(|length| length as i64);
             return real::PMPI_Type_get_contents_c(

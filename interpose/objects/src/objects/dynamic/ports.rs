@@ -5,9 +5,9 @@ use understudy_numbers::Worker;
 
 /// Message from one process to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-pub enum Word {
+pub enum ConnectionMessage {
     /// Request to the owner of a port for a connection.
-    Knock {
+    ConnectRequest {
         port: u64,
         /// Number of the attempt.
         attempt: u64,
@@ -15,9 +15,9 @@ pub enum Word {
         oldest: u64,
     },
     /// Answer to an attempt: the owner of the port accepts.
-    Welcome { attempt: u64 },
+    ConnectAccepted { attempt: u64 },
     /// Result that the root sends to the other members of its communicator.
-    Go {
+    ConnectResult {
         comm: u64,
         /// Rank of the remote root, or an error.
         outcome: Result<Worker, i32>,
@@ -25,34 +25,34 @@ pub enum Word {
 }
 
 /// Remote root and the number that the roots share for the connection, or an error.
-pub type Found = Result<(Worker, u64), i32>;
+pub type FoundPeer = Result<(Worker, u64), i32>;
 
 /// Progress of a call that establishes a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-pub struct Begun {
+pub struct ConnectProgress {
     /// Process at the other end of the socket of `MPI_Comm_join`.
-    pub joins: Option<Worker>,
+    pub join_peer: Option<Worker>,
     /// Number of the attempt that was sent to the port's owner.
     pub attempt: Option<u64>,
     /// Result of the root's search.
-    pub found: Option<Found>,
+    pub found: Option<FoundPeer>,
 }
 
 /// Facts about a worker that the processes of its node can always read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-pub struct Board {
+pub struct PublicBoard {
     pub ports: BTreeSet<u64>,
     /// Names that the worker has published, and their ports.
     pub names: BTreeMap<Vec<u8>, Vec<u8>>,
     /// Accepted attempts, by worker, of which that worker may not have been notified.
-    pub welcomed: BTreeSet<(u32, u64)>,
+    pub accepted: BTreeSet<(u32, u64)>,
 }
 
 /// Ports of this process, and the messages that it has received.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-pub struct Dynamic {
+pub struct ConnectionState {
     /// Facts that the other processes can read.
-    pub board: Board,
+    pub board: PublicBoard,
     /// Number of the port that was opened last.
     last_port: u32,
     /// Number of the last attempt to connect.
@@ -62,79 +62,86 @@ pub struct Dynamic {
     /// Number of processes other than workers that this process has encountered.
     ///
     /// Includes processes that do not exist any more.
-    pub known: u32,
+    pub known_spawned: u32,
     /// Spawned processes that were disconnected, though freed communicators lead to them.
     ///
     /// Empty at a cut.
-    pub parted: BTreeSet<Worker>,
+    pub disconnected: BTreeSet<Worker>,
     /// Progress of incomplete calls, by thread (address of its control block).
     ///
     /// A call is repeated from its entry until it is complete.
-    pub begun: BTreeMap<usize, Begun>,
+    pub in_progress: BTreeMap<usize, ConnectProgress>,
     /// Messages that were received and not used, in their order, with their senders.
-    heard: Vec<(Worker, Word)>,
+    received: Vec<(Worker, ConnectionMessage)>,
 }
 
-impl Dynamic {
+impl ConnectionState {
     /// State at the start of the program.
-    pub const NONE: Dynamic = Dynamic {
-        board: Board {
+    pub const NONE: ConnectionState = ConnectionState {
+        board: PublicBoard {
             ports: BTreeSet::new(),
             names: BTreeMap::new(),
-            welcomed: BTreeSet::new(),
+            accepted: BTreeSet::new(),
         },
         last_port: 0,
         last_attempt: 0,
         spawns: 0,
-        known: 0,
-        parted: BTreeSet::new(),
-        begun: BTreeMap::new(),
-        heard: Vec::new(),
+        known_spawned: 0,
+        disconnected: BTreeSet::new(),
+        in_progress: BTreeMap::new(),
+        received: Vec::new(),
     };
 
     /// Returns the progress of this thread's call.
-    pub fn begun(&mut self, thread: usize) -> &mut Begun {
-        self.begun.entry(thread).or_default()
+    pub fn begun(&mut self, thread: usize) -> &mut ConnectProgress {
+        self.in_progress.entry(thread).or_default()
     }
 
     /// Returns the first attempt to connect that is not answered.
     pub fn oldest(&self) -> Option<u64> {
-        self.begun.values().filter_map(|begun| begun.attempt).min()
+        self.in_progress
+            .values()
+            .filter_map(|begun| begun.attempt)
+            .min()
     }
 
     /// Records a message that was received.
     ///
     /// Requests for closed ports are dropped; their senders detect this on the board.
-    pub fn hear(&mut self, from: Worker, word: Word) {
-        if !matches!(word, Word::Knock { port, .. } if !self.board.ports.contains(&port)) {
-            self.heard.push((from, word));
+    pub fn record(&mut self, from: Worker, word: ConnectionMessage) {
+        if !matches!(word, ConnectionMessage::ConnectRequest { port, .. } if !self.board.ports.contains(&port))
+        {
+            self.received.push((from, word));
         }
     }
 
     /// True if such a message was received.
-    pub fn has(&self, is_it: impl Fn(Worker, &Word) -> bool) -> bool {
-        self.heard.iter().any(|(from, word)| is_it(*from, word))
+    pub fn has(&self, is_it: impl Fn(Worker, &ConnectionMessage) -> bool) -> bool {
+        self.received.iter().any(|(from, word)| is_it(*from, word))
     }
 
     /// Removes and returns the first such message.
-    pub fn take(&mut self, is_it: impl Fn(Worker, &Word) -> bool) -> Option<(Worker, Word)> {
+    pub fn take(
+        &mut self,
+        is_it: impl Fn(Worker, &ConnectionMessage) -> bool,
+    ) -> Option<(Worker, ConnectionMessage)> {
         let at = self
-            .heard
+            .received
             .iter()
             .position(|(from, word)| is_it(*from, word))?;
-        Some(self.heard.remove(at))
+        Some(self.received.remove(at))
     }
 
     /// Returns the number of the next port, one half of which identifies the job.
-    pub fn number(&mut self, job: u64) -> u64 {
+    pub fn next_port(&mut self, job: u64) -> u64 {
         self.last_port += 1;
         (job << 32) | u64::from(self.last_port)
     }
 
     /// Closes a port; returns false if it was not open.
     pub fn close(&mut self, number: u64) -> bool {
-        self.heard
-            .retain(|(_, word)| !matches!(word, Word::Knock { port, .. } if *port == number));
+        self.received
+            .retain(|(_, word)| !matches!(word, ConnectionMessage::ConnectRequest { port, .. } if *port == number));
         self.board.ports.remove(&number)
     }
 }
@@ -143,8 +150,8 @@ impl Dynamic {
 mod tests {
     use super::*;
 
-    fn knock(port: u64, attempt: u64) -> Word {
-        Word::Knock {
+    fn knock(port: u64, attempt: u64) -> ConnectionMessage {
+        ConnectionMessage::ConnectRequest {
             port,
             attempt,
             oldest: attempt,
@@ -153,28 +160,30 @@ mod tests {
 
     #[test]
     fn words_are_taken_in_their_order() {
-        let mut state = Dynamic::NONE;
-        let port = state.number(7);
+        let mut state = ConnectionState::NONE;
+        let port = state.next_port(7);
         state.board.ports.insert(port);
-        state.hear(Worker(3), knock(port, 1));
-        state.hear(Worker(2), Word::Welcome { attempt: 5 });
-        state.hear(Worker(1), knock(port, 7));
-        let at_it = |_: Worker, word: &Word| matches!(word, Word::Knock { .. });
+        state.record(Worker(3), knock(port, 1));
+        state.record(Worker(2), ConnectionMessage::ConnectAccepted { attempt: 5 });
+        state.record(Worker(1), knock(port, 7));
+        let at_it = |_: Worker, word: &ConnectionMessage| {
+            matches!(word, ConnectionMessage::ConnectRequest { .. })
+        };
         assert_eq!(state.take(at_it), Some((Worker(3), knock(port, 1))));
         assert_eq!(state.take(at_it), Some((Worker(1), knock(port, 7))));
         assert_eq!(state.take(at_it), None);
-        assert!(state.has(|_, word| *word == Word::Welcome { attempt: 5 }));
+        assert!(state.has(|_, word| *word == ConnectionMessage::ConnectAccepted { attempt: 5 }));
     }
 
     #[test]
-    fn a_closed_port_is_not_knocked_at_and_its_number_does_not_come_again() {
-        let mut state = Dynamic::NONE;
-        let first = state.number(7);
+    fn requests_for_a_closed_port_are_dropped_and_its_number_is_not_reused() {
+        let mut state = ConnectionState::NONE;
+        let first = state.next_port(7);
         state.board.ports.insert(first);
-        state.hear(Worker(1), knock(first, 1));
+        state.record(Worker(1), knock(first, 1));
         assert!(state.close(first) && !state.close(first));
-        state.hear(Worker(2), knock(first, 1));
+        state.record(Worker(2), knock(first, 1));
         assert!(!state.has(|_, _| true));
-        assert!(![first, state.number(8)].contains(&state.number(7)));
+        assert!(![first, state.next_port(8)].contains(&state.next_port(7)));
     }
 }

@@ -1,19 +1,19 @@
 //! Error handlers in the table.
 
-use super::error_handler::{Action, Errhandler, Kind};
+use super::error_handler::{Errhandler, ErrhandlerKind, ErrorAction};
 use crate::Runtime;
 use crate::errors::{ERR_ARG, SUCCESS};
 use crate::generated::HandleKind;
-use crate::handles::{Named, VirtErrhandler, VirtFile, named, virtual_handle};
-use crate::objects::lookup::{Predefined, created};
+use crate::handles::{DenotedObject, VirtErrhandler, VirtFile, denoted_object, virtual_handle};
+use crate::objects::lookup::{PredefinedHandle, created_index};
 use crate::objects::{objects, objects_mut};
 use std::ffi::c_int;
 
-static NULL: Predefined = Predefined::new("ompi_mpi_errhandler_null");
-pub(super) static FATAL: Predefined = Predefined::new("ompi_mpi_errors_are_fatal");
-static ABORT: Predefined = Predefined::new("ompi_mpi_errors_abort");
-pub(super) static RETURN: Predefined = Predefined::new("ompi_mpi_errors_return");
-static THROW: Predefined = Predefined::new("ompi_mpi_errors_throw_exceptions");
+static NULL: PredefinedHandle = PredefinedHandle::new("ompi_mpi_errhandler_null");
+pub(super) static FATAL: PredefinedHandle = PredefinedHandle::new("ompi_mpi_errors_are_fatal");
+static ABORT: PredefinedHandle = PredefinedHandle::new("ompi_mpi_errors_abort");
+pub(super) static RETURN: PredefinedHandle = PredefinedHandle::new("ompi_mpi_errors_return");
+static THROW: PredefinedHandle = PredefinedHandle::new("ompi_mpi_errors_throw_exceptions");
 
 /// Returns the program's handle of `MPI_ERRHANDLER_NULL`.
 pub fn null_handle(rt: &Runtime) -> VirtErrhandler {
@@ -21,8 +21,8 @@ pub fn null_handle(rt: &Runtime) -> VirtErrhandler {
 }
 
 /// Returns the program's handle of `MPI_FILE_NULL`.
-pub fn no_file(rt: &Runtime) -> VirtFile {
-    static NO_FILE: Predefined = Predefined::new("ompi_mpi_file_null");
+pub fn null_file(rt: &Runtime) -> VirtFile {
+    static NO_FILE: PredefinedHandle = PredefinedHandle::new("ompi_mpi_file_null");
     VirtFile(NO_FILE.get(rt))
 }
 
@@ -34,18 +34,20 @@ pub fn default_of_files(rt: &Runtime) -> u64 {
 /// Returns the action of an error handler.
 ///
 /// `None` for `MPI_ERRHANDLER_NULL` and for invalid handles.
-pub(super) fn action(rt: &Runtime, errhandler: VirtErrhandler) -> Option<Action> {
-    if let Some(index) = created(HandleKind::Errhandler, errhandler.0) {
-        return Some(Action::Call(objects(rt).errhandlers.get(index)?.function));
+pub(super) fn action(rt: &Runtime, errhandler: VirtErrhandler) -> Option<ErrorAction> {
+    if let Some(index) = created_index(HandleKind::Errhandler, errhandler.0) {
+        return Some(ErrorAction::Call(
+            objects(rt).errhandlers.get(index)?.function,
+        ));
     }
-    if !matches!(named(errhandler.0), Named::Predefined(_)) {
+    if !matches!(denoted_object(errhandler.0), DenotedObject::Predefined(_)) {
         return None;
     }
     match errhandler.0 {
-        handle if handle == FATAL.get(rt) => Some(Action::Fatal),
-        handle if handle == ABORT.get(rt) => Some(Action::Abort),
-        handle if handle == RETURN.get(rt) => Some(Action::Return),
-        handle if handle == THROW.get(rt) => Some(Action::Throw),
+        handle if handle == FATAL.get(rt) => Some(ErrorAction::Fatal),
+        handle if handle == ABORT.get(rt) => Some(ErrorAction::Abort),
+        handle if handle == RETURN.get(rt) => Some(ErrorAction::Return),
+        handle if handle == THROW.get(rt) => Some(ErrorAction::Throw),
         _ => None,
     }
 }
@@ -53,19 +55,19 @@ pub(super) fn action(rt: &Runtime, errhandler: VirtErrhandler) -> Option<Action>
 /// Returns the kind of objects for which the program's error handler may be set.
 ///
 /// `None` for other error handlers.
-pub(super) fn kind_of(rt: &Runtime, errhandler: VirtErrhandler) -> Option<Kind> {
-    let own = created(HandleKind::Errhandler, errhandler.0)?;
+pub(super) fn kind_of(rt: &Runtime, errhandler: VirtErrhandler) -> Option<ErrhandlerKind> {
+    let own = created_index(HandleKind::Errhandler, errhandler.0)?;
     objects(rt).errhandlers.get(own).map(|own| own.kind)
 }
 
 /// True for an error handler that may be set for objects of a kind.
-pub fn is_of(rt: &Runtime, errhandler: VirtErrhandler, kind: Kind) -> bool {
+pub fn is_of(rt: &Runtime, errhandler: VirtErrhandler, kind: ErrhandlerKind) -> bool {
     action(rt, errhandler).is_some() && kind_of(rt, errhandler).is_none_or(|own| own == kind)
 }
 
 /// Creates an error handler that calls the function at this address of the program side.
-pub fn create(rt: &Runtime, kind: Kind, function: u64) -> VirtErrhandler {
-    collect(rt);
+pub fn create(rt: &Runtime, kind: ErrhandlerKind, function: u64) -> VirtErrhandler {
+    remove_unused(rt);
     let index = objects_mut(rt).errhandlers.insert(Errhandler {
         kind,
         function,
@@ -78,13 +80,13 @@ pub fn create(rt: &Runtime, kind: Kind, function: u64) -> VirtErrhandler {
 ///
 /// Predefined handles may be freed, since `MPI_Comm_get_errhandler` returns them.
 pub fn free(rt: &Runtime, errhandler: VirtErrhandler) -> c_int {
-    match created(HandleKind::Errhandler, errhandler.0) {
+    match created_index(HandleKind::Errhandler, errhandler.0) {
         Some(index) => {
             match objects_mut(rt).errhandlers.get_mut(index) {
                 Some(entry) if entry.handles > 0 => entry.handles -= 1,
                 _ => return ERR_ARG,
             }
-            collect(rt);
+            remove_unused(rt);
             SUCCESS
         }
         None => action(rt, errhandler).map_or(ERR_ARG, |_| SUCCESS),
@@ -92,7 +94,7 @@ pub fn free(rt: &Runtime, errhandler: VirtErrhandler) -> c_int {
 }
 
 /// Removes error handlers that the program has freed and no object uses (9.3.4).
-fn collect(rt: &Runtime) {
+fn remove_unused(rt: &Runtime) {
     let mut all = objects_mut(rt);
     let freed = all
         .errhandlers

@@ -2,7 +2,7 @@
 
 /// Kind of objects that an error handler of the program may be set for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-pub enum Kind {
+pub enum ErrhandlerKind {
     Comm,
     File,
     Win,
@@ -13,7 +13,7 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Errhandler {
     /// Kind of objects for which the error handler may be set.
-    pub kind: Kind,
+    pub kind: ErrhandlerKind,
     /// Address of the program's function.
     pub function: u64,
     /// Number of handles that the program has.
@@ -25,7 +25,7 @@ pub struct Errhandler {
 
 /// Action that follows an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum ErrorAction {
     /// End of the job (`MPI_ERRORS_ARE_FATAL`).
     Fatal,
     /// End of the communicator's processes (`MPI_ERRORS_ABORT`).

@@ -1,22 +1,22 @@
 //! Error handlers of objects: set, returned, called.
 #![allow(unsafe_code)]
 
-use super::errhandler_entries::{FATAL, RETURN, action, is_of, kind_of, no_file};
-use super::error_handler::{Action, Kind};
+use super::errhandler_entries::{FATAL, RETURN, action, is_of, kind_of, null_file};
+use super::error_handler::{ErrhandlerKind, ErrorAction};
 use crate::Runtime;
 use crate::abi;
 use crate::arch::{call_program, callback_code};
 use crate::errors::{ERR_ARG, SUCCESS};
 use crate::generated::HandleKind;
 use crate::handles::{VirtComm, VirtErrhandler, VirtFile, VirtSession, VirtWin};
-use crate::objects::lookup::created;
+use crate::objects::lookup::created_index;
 use crate::objects::{comm, file, objects, objects_mut, session, window};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::abi::Domain;
 
 /// Object on which an error occurs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Object {
+pub enum ErrorObject {
     Comm(VirtComm),
     File(VirtFile),
     /// `MPI_FILE_NULL`: errors without a file.
@@ -27,14 +27,14 @@ pub enum Object {
     New(VirtErrhandler),
 }
 
-impl Object {
-    fn kind(self, rt: &Runtime) -> Kind {
+impl ErrorObject {
+    fn kind(self, rt: &Runtime) -> ErrhandlerKind {
         match self {
-            Object::New(errhandler) => kind_of(rt, errhandler).unwrap_or(Kind::Comm),
-            Object::Session(_) => Kind::Session,
-            Object::Comm(_) => Kind::Comm,
-            Object::File(_) | Object::NoFile => Kind::File,
-            Object::Win(_) => Kind::Win,
+            ErrorObject::New(errhandler) => kind_of(rt, errhandler).unwrap_or(ErrhandlerKind::Comm),
+            ErrorObject::Session(_) => ErrhandlerKind::Session,
+            ErrorObject::Comm(_) => ErrhandlerKind::Comm,
+            ErrorObject::File(_) | ErrorObject::NoFile => ErrhandlerKind::File,
+            ErrorObject::Win(_) => ErrhandlerKind::Win,
         }
     }
 
@@ -43,15 +43,15 @@ impl Object {
     /// Errors of files are returned unless the program sets another handler (14.7).
     fn errhandler(self, rt: &Runtime) -> VirtErrhandler {
         let (handle, default) = match self {
-            Object::Comm(comm) => (comm::errhandler(rt, comm), &FATAL),
-            Object::File(file) => (
+            ErrorObject::Comm(comm) => (comm::errhandler(rt, comm), &FATAL),
+            ErrorObject::File(file) => (
                 file::get(rt, file).map_or(0, |file| file.errhandler),
                 &RETURN,
             ),
-            Object::NoFile => (objects(rt).file_errhandler, &RETURN),
-            Object::Win(win) => (window::errhandler(rt, win), &FATAL),
-            Object::Session(session) => (session::errhandler(rt, session), &FATAL),
-            Object::New(errhandler) => (errhandler.0 as u64, &FATAL),
+            ErrorObject::NoFile => (objects(rt).file_errhandler, &RETURN),
+            ErrorObject::Win(win) => (window::errhandler(rt, win), &FATAL),
+            ErrorObject::Session(session) => (session::errhandler(rt, session), &FATAL),
+            ErrorObject::New(errhandler) => (errhandler.0 as u64, &FATAL),
         };
         match handle {
             0 => VirtErrhandler(default.get(rt)),
@@ -60,8 +60,8 @@ impl Object {
     }
 
     /// Returns the action that follows an error.
-    pub fn action(self, rt: &Runtime) -> Action {
-        action(rt, self.errhandler(rt)).unwrap_or(Action::Fatal)
+    pub fn action(self, rt: &Runtime) -> ErrorAction {
+        action(rt, self.errhandler(rt)).unwrap_or(ErrorAction::Fatal)
     }
 
     /// Sets the error handler, if it is valid for this kind of object.
@@ -70,24 +70,24 @@ impl Object {
             return ERR_ARG;
         }
         match self {
-            Object::Comm(comm) => comm::set_errhandler(rt, comm, errhandler.0 as u64),
-            Object::File(file) => {
+            ErrorObject::Comm(comm) => comm::set_errhandler(rt, comm, errhandler.0 as u64),
+            ErrorObject::File(file) => {
                 if let Some(mut file) = file::get_mut(rt, file) {
                     file.errhandler = errhandler.0 as u64;
                 }
             }
-            Object::NoFile => objects_mut(rt).file_errhandler = errhandler.0 as u64,
-            Object::Win(win) => {
+            ErrorObject::NoFile => objects_mut(rt).file_errhandler = errhandler.0 as u64,
+            ErrorObject::Win(win) => {
                 if let Some(mut window) = window::get_mut(rt, win) {
                     window.errhandler = errhandler.0 as u64;
                 }
             }
-            Object::Session(session) => {
+            ErrorObject::Session(session) => {
                 if let Some(mut session) = session::get_mut(rt, session) {
                     session.errhandler = errhandler.0 as u64;
                 }
             }
-            Object::New(_) => {}
+            ErrorObject::New(_) => {}
         }
         SUCCESS
     }
@@ -95,7 +95,7 @@ impl Object {
     /// Returns one more handle of the object's error handler.
     pub fn get(self, rt: &Runtime) -> VirtErrhandler {
         let handle = self.errhandler(rt);
-        if let Some(index) = created(HandleKind::Errhandler, handle.0)
+        if let Some(index) = created_index(HandleKind::Errhandler, handle.0)
             && let Some(entry) = objects_mut(rt).errhandlers.get_mut(index)
         {
             entry.handles += 1;
@@ -106,15 +106,17 @@ impl Object {
     /// Calls an error handler of the program for an error.
     pub fn call(self, rt: &Runtime, function: u64, mut code: c_int) {
         let mut handle = match self {
-            Object::Comm(comm) => abi::for_program(rt, HandleKind::Comm, comm.0 as u64),
-            Object::File(file) => abi::for_program(rt, HandleKind::File, file.0 as u64),
-            Object::NoFile => abi::for_program(rt, HandleKind::File, no_file(rt).0 as u64),
-            Object::Win(win) => abi::for_program(rt, HandleKind::Win, win.0 as u64),
-            Object::Session(session) => abi::for_program(rt, HandleKind::Session, session.0 as u64),
-            Object::New(_) if self.kind(rt) == Kind::Session => {
+            ErrorObject::Comm(comm) => abi::for_program(rt, HandleKind::Comm, comm.0 as u64),
+            ErrorObject::File(file) => abi::for_program(rt, HandleKind::File, file.0 as u64),
+            ErrorObject::NoFile => abi::for_program(rt, HandleKind::File, null_file(rt).0 as u64),
+            ErrorObject::Win(win) => abi::for_program(rt, HandleKind::Win, win.0 as u64),
+            ErrorObject::Session(session) => {
+                abi::for_program(rt, HandleKind::Session, session.0 as u64)
+            }
+            ErrorObject::New(_) if self.kind(rt) == ErrhandlerKind::Session => {
                 abi::for_program(rt, HandleKind::Session, session::null_handle(rt).0 as u64)
             }
-            Object::New(_) => {
+            ErrorObject::New(_) => {
                 abi::for_program(rt, HandleKind::Comm, comm::null_handle(rt).0 as u64)
             }
         };

@@ -1,11 +1,11 @@
 //! Open files in the table, and their descriptors.
 
-use super::layout::Layout;
-use super::open_file::{File, mode};
+use super::layout::ViewLayout;
+use super::open_file::{OpenFile, mode};
 use crate::Runtime;
 use crate::generated::HandleKind;
 use crate::handles::{VirtFile, virtual_handle};
-use crate::objects::lookup::created;
+use crate::objects::lookup::created_index;
 use crate::objects::{objects, objects_mut};
 use crate::user;
 use std::cell::{Ref, RefMut};
@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Discards the descriptors and layouts of all files.
-pub fn forget_open(rt: &Runtime) {
+pub fn discard_local(rt: &Runtime) {
     rt.objects.files.set(BTreeMap::new());
 }
 
@@ -27,31 +27,31 @@ pub fn handle(index: u32) -> VirtFile {
 
 /// Returns the index of an open file.
 pub fn index(rt: &Runtime, file: VirtFile) -> Option<u32> {
-    created(HandleKind::File, file.0).filter(|&index| objects(rt).files.get(index).is_some())
+    created_index(HandleKind::File, file.0).filter(|&index| objects(rt).files.get(index).is_some())
 }
 
 /// Returns the entry of an open file.
-pub fn get(rt: &Runtime, file: VirtFile) -> Option<Ref<'_, File>> {
-    let index = created(HandleKind::File, file.0)?;
+pub fn get(rt: &Runtime, file: VirtFile) -> Option<Ref<'_, OpenFile>> {
+    let index = created_index(HandleKind::File, file.0)?;
     Ref::filter_map(objects(rt), |all| all.files.get(index)).ok()
 }
 
 /// Borrows the entry of an open file to change it.
-pub fn get_mut(rt: &Runtime, file: VirtFile) -> Option<RefMut<'_, File>> {
-    let index = created(HandleKind::File, file.0)?;
+pub fn get_mut(rt: &Runtime, file: VirtFile) -> Option<RefMut<'_, OpenFile>> {
+    let index = created_index(HandleKind::File, file.0)?;
     RefMut::filter_map(objects_mut(rt), |all| all.files.get_mut(index)).ok()
 }
 
 /// Enters an open file.
-pub fn enter(rt: &Runtime, file: File, descriptor: std::fs::File) -> VirtFile {
+pub fn enter(rt: &Runtime, file: OpenFile, descriptor: std::fs::File) -> VirtFile {
     let index = objects_mut(rt).files.insert(file);
-    keep(rt, index, Arc::new(descriptor));
+    set_descriptor(rt, index, Arc::new(descriptor));
     handle(index)
 }
 
 /// Removes a file from the table, and closes it.
-pub fn remove(rt: &Runtime, file: VirtFile) -> Option<File> {
-    let index = created(HandleKind::File, file.0)?;
+pub fn remove(rt: &Runtime, file: VirtFile) -> Option<OpenFile> {
+    let index = created_index(HandleKind::File, file.0)?;
     rt.objects.files.borrow_mut().remove(&index);
     objects_mut(rt).files.remove(index)
 }
@@ -75,7 +75,7 @@ pub fn open(path: &Path, mode: i32) -> io::Result<std::fs::File> {
     }
 }
 
-pub(super) fn keep(rt: &Runtime, index: u32, descriptor: Arc<std::fs::File>) {
+pub(super) fn set_descriptor(rt: &Runtime, index: u32, descriptor: Arc<std::fs::File>) {
     user::also_written_file(rt, &descriptor);
     rt.objects
         .files
@@ -87,7 +87,7 @@ pub(super) fn keep(rt: &Runtime, index: u32, descriptor: Arc<std::fs::File>) {
 
 /// Returns the descriptor of an open file.
 pub fn descriptor(rt: &Runtime, file: VirtFile) -> io::Result<Arc<std::fs::File>> {
-    let index = created(HandleKind::File, file.0).unwrap_or(u32::MAX);
+    let index = created_index(HandleKind::File, file.0).unwrap_or(u32::MAX);
     if let Some(descriptor) = rt
         .objects
         .files
@@ -102,19 +102,19 @@ pub fn descriptor(rt: &Runtime, file: VirtFile) -> io::Result<Arc<std::fs::File>
         None => return Err(io::ErrorKind::NotFound.into()),
     };
     let descriptor = Arc::new(open(&path, mode)?);
-    keep(rt, index, Arc::clone(&descriptor));
+    set_descriptor(rt, index, Arc::clone(&descriptor));
     Ok(descriptor)
 }
 
 /// Returns the layout of a file's view, if it was computed.
-pub fn layout(rt: &Runtime, file: VirtFile) -> Option<Arc<Layout>> {
-    let index = created(HandleKind::File, file.0)?;
+pub fn layout(rt: &Runtime, file: VirtFile) -> Option<Arc<ViewLayout>> {
+    let index = created_index(HandleKind::File, file.0)?;
     rt.objects.files.borrow().get(&index)?.layout.clone()
 }
 
 /// Sets the layout, or `None` after the view has changed.
-pub fn set_layout(rt: &Runtime, file: VirtFile, layout: Option<Arc<Layout>>) {
-    if let Some(index) = created(HandleKind::File, file.0) {
+pub fn set_layout(rt: &Runtime, file: VirtFile, layout: Option<Arc<ViewLayout>>) {
+    if let Some(index) = created_index(HandleKind::File, file.0) {
         rt.objects
             .files
             .borrow_mut()

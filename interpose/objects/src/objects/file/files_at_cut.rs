@@ -1,13 +1,13 @@
 //! Open files at a cut and after a rollback.
 
-use super::file_entries::{keep, open};
+use super::file_entries::{open, set_descriptor};
 use super::local_file::LocalFile;
-use super::open_file::{File, Pointer};
-use super::pointer;
+use super::open_file::{OpenFile, SharedPointer};
+use super::shared_pointer;
 use crate::Runtime;
 use crate::generated::HandleKind;
 use crate::handles::VirtComm;
-use crate::objects::lookup::created;
+use crate::objects::lookup::created_index;
 use crate::objects::{Objects, Slots, comm, objects, objects_mut};
 use crate::{user, world};
 use std::collections::BTreeSet;
@@ -23,31 +23,31 @@ use understudy_numbers::{ProcessNumber, Worker};
 /// File that could not be saved or restored.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {error}", path.display())]
-pub struct Failed {
+pub struct FileError {
     path: PathBuf,
     error: io::Error,
 }
 
-impl Failed {
-    fn of(path: &Path) -> impl FnOnce(io::Error) -> Failed + use<> {
+impl FileError {
+    fn of(path: &Path) -> impl FnOnce(io::Error) -> FileError + use<> {
         let path = path.to_owned();
-        |error| Failed { path, error }
+        |error| FileError { path, error }
     }
 }
 
 /// True if this worker is the first of those that have a file open.
 ///
 /// The first worker acts for all.
-fn is_first(comms: &Slots<comm::Comm>, file: &File, me: Worker) -> bool {
-    let comm =
-        created(HandleKind::Comm, file.comm as *mut c_void).and_then(|index| comms.get(index));
+fn is_first(comms: &Slots<comm::Comm>, file: &OpenFile, me: Worker) -> bool {
+    let comm = created_index(HandleKind::Comm, file.comm as *mut c_void)
+        .and_then(|index| comms.get(index));
     comm.is_some_and(|comm| comm.members.first() == Some(&me))
 }
 
 /// True if all open files have names, which a rollback needs to open them.
 ///
 /// Logs a message if not.
-pub fn have_names(rt: &Runtime) -> bool {
+pub fn check_names(rt: &Runtime) -> bool {
     let (all, open) = (objects(rt), rt.objects.files.borrow());
     let nameless =
         |here: &LocalFile| here.descriptor.as_ref().map(|it| user::name_of_open(it)) == Some(None);
@@ -56,7 +56,7 @@ pub fn have_names(rt: &Runtime) -> bool {
     };
     if let Some(file) = all.files.get(index)
         && is_first(&all.comms, file, world::worker(rt))
-        && !rt.objects.nameless_told.replace(true)
+        && !rt.objects.is_nameless_logged.replace(true)
     {
         log::warn!("{}", message::mpi_file_without_name(file.path().display()));
     }
@@ -69,7 +69,7 @@ pub fn have_names(rt: &Runtime) -> bool {
 ///
 /// # Errors
 /// A pointer cannot be read.
-pub fn note(rt: &Runtime) -> Result<(), Failed> {
+pub fn record_at_cut(rt: &Runtime) -> Result<(), FileError> {
     let me = world::worker(rt);
     let mut all = objects_mut(rt);
     let Objects { files, comms, .. } = &mut *all;
@@ -84,8 +84,8 @@ pub fn note(rt: &Runtime) -> Result<(), Failed> {
             file.path = path.into_os_string().into_vec();
         }
         file.pointer = match is_first(comms, file, me) {
-            true => pointer::at_cut(file).map_err(Failed::of(file.shared_path()))?,
-            false => Pointer::Others,
+            true => shared_pointer::at_cut(file).map_err(FileError::of(file.shared_path()))?,
+            false => SharedPointer::InOtherWorker,
         };
     }
     Ok(())
@@ -97,16 +97,16 @@ pub fn note(rt: &Runtime) -> Result<(), Failed> {
 ///
 /// # Errors
 /// A file cannot be opened, or a pointer cannot be restored.
-pub fn put_back(rt: &Runtime) -> Result<(), Failed> {
-    let files: Vec<(u32, File)> = objects(rt)
+pub fn restore(rt: &Runtime) -> Result<(), FileError> {
+    let files: Vec<(u32, OpenFile)> = objects(rt)
         .files
         .iter()
         .map(|(index, file)| (index, file.clone()))
         .collect();
     for (index, file) in files {
-        let opened = open(file.path(), file.mode).map_err(Failed::of(file.path()))?;
-        keep(rt, index, Arc::new(opened));
-        pointer::put_back(&file).map_err(Failed::of(file.shared_path()))?;
+        let opened = open(file.path(), file.mode).map_err(FileError::of(file.path()))?;
+        set_descriptor(rt, index, Arc::new(opened));
+        shared_pointer::restore(&file).map_err(FileError::of(file.shared_path()))?;
     }
     Ok(())
 }
@@ -117,12 +117,12 @@ pub fn put_back(rt: &Runtime) -> Result<(), Failed> {
 ///
 /// # Errors
 /// The workers are on several nodes.
-pub fn check_nodes(rt: &Runtime, players: &[ProcessNumber]) -> Result<(), Failed> {
+pub fn check_nodes(rt: &Runtime, players: &[ProcessNumber]) -> Result<(), FileError> {
     let in_memory = in_memory();
-    let is_apart = |file: &&File| {
+    let is_apart = |file: &&OpenFile| {
         file.shared_path().starts_with(&in_memory) && !is_on_one_node(rt, file.comm(), players)
     };
-    let files: Vec<File> = objects(rt)
+    let files: Vec<OpenFile> = objects(rt)
         .files
         .iter()
         .map(|(_, file)| file.clone())
@@ -130,7 +130,7 @@ pub fn check_nodes(rt: &Runtime, players: &[ProcessNumber]) -> Result<(), Failed
     files.iter().find(is_apart).map_or(Ok(()), |file| {
         let why =
             "its shared pointer is in memory, and those who share it would be on several nodes";
-        Err(Failed::of(file.path())(io::Error::other(why)))
+        Err(FileError::of(file.path())(io::Error::other(why)))
     })
 }
 

@@ -9,7 +9,7 @@ pub type Range = (u64, u64);
 
 /// Layout of a view's data.
 #[derive(Debug)]
-pub struct Layout {
+pub struct ViewLayout {
     displacement: u64,
     /// Offset in the tile, length, and number of preceding bytes of data in the tile.
     pieces: Vec<[u64; 3]>,
@@ -21,11 +21,15 @@ pub struct Layout {
     repeats: bool,
 }
 
-impl Layout {
+impl ViewLayout {
     /// Returns a layout whose tiles have data in `pieces` (offset and length).
     ///
     /// The pieces must be sorted by their offsets.
-    pub fn new(displacement: u64, pieces: impl IntoIterator<Item = Range>, extent: u64) -> Layout {
+    pub fn new(
+        displacement: u64,
+        pieces: impl IntoIterator<Item = Range>,
+        extent: u64,
+    ) -> ViewLayout {
         let (mut list, mut size): (Vec<[u64; 3]>, u64) = (Vec::new(), 0);
         let (mut repeats, mut end) = (false, 0);
         for (offset, length) in pieces {
@@ -34,7 +38,7 @@ impl Layout {
             list.push([offset, length, size]);
             size += length;
         }
-        Layout {
+        ViewLayout {
             displacement,
             pieces: list,
             extent,
@@ -58,7 +62,7 @@ impl Layout {
     }
 
     /// Returns the position of a byte of data.
-    pub fn place(&self, byte: u64) -> u64 {
+    pub fn position(&self, byte: u64) -> u64 {
         if self.size == 0 {
             return self.displacement;
         }
@@ -127,18 +131,18 @@ impl Layout {
 
 #[cfg(test)]
 mod tests {
-    use super::Layout;
+    use super::ViewLayout;
 
     #[test]
     fn bytes_are_one_range() {
-        let layout = Layout::new(5, [(0, 1)], 1);
+        let layout = ViewLayout::new(5, [(0, 1)], 1);
         assert_eq!(layout.ranges(10, 20), [(15, 20)]);
-        assert_eq!((layout.place(10), layout.bytes_before(15)), (15, 10));
+        assert_eq!((layout.position(10), layout.bytes_before(15)), (15, 10));
     }
 
     #[test]
-    fn tiles_with_gaps_are_told_apart() {
-        let layout = Layout::new(100, [(4, 4), (12, 8)], 24);
+    fn tiles_with_gaps_are_distinguished() {
+        let layout = ViewLayout::new(100, [(4, 4), (12, 8)], 24);
         assert_eq!(
             layout.ranges(0, 24),
             [(104, 4), (112, 8), (128, 4), (136, 8)]
@@ -146,7 +150,7 @@ mod tests {
         assert_eq!(layout.ranges(2, 4), [(106, 2), (112, 2)]);
         assert_eq!(layout.ranges(11, 3), [(119, 1), (128, 2)]);
         assert_eq!(
-            (layout.place(0), layout.place(4), layout.place(12)),
+            (layout.position(0), layout.position(4), layout.position(12)),
             (104, 112, 128)
         );
         for (end, bytes) in [
@@ -165,39 +169,39 @@ mod tests {
 
     #[test]
     fn neighbouring_tiles_are_merged() {
-        let layout = Layout::new(0, [(0, 4), (8, 4)], 12);
+        let layout = ViewLayout::new(0, [(0, 4), (8, 4)], 12);
         assert_eq!(layout.ranges(4, 12), [(8, 8), (20, 4)]);
     }
 
     #[test]
     fn tiles_that_reach_into_each_other() {
-        let layout = Layout::new(0, [(0, 4), (16, 4)], 4);
+        let layout = ViewLayout::new(0, [(0, 4), (16, 4)], 4);
         assert_eq!(layout.ranges(0, 12), [(0, 4), (16, 4), (4, 4)]);
         assert_eq!(layout.bytes_before(8), 8);
     }
 
     #[test]
-    fn places_may_come_twice() {
-        let layout = Layout::new(0, [(0, 8), (4, 4), (12, 4)], 16);
+    fn positions_may_repeat() {
+        let layout = ViewLayout::new(0, [(0, 8), (4, 4), (12, 4)], 16);
         assert_eq!(layout.ranges(0, 20), [(0, 8), (4, 4), (12, 8)]);
         assert_eq!(layout.ranges(8, 4), [(4, 4)]);
         assert_eq!(
             (
-                layout.place(8),
+                layout.position(8),
                 layout.bytes_before(8),
                 layout.bytes_before(16)
             ),
             (4, 12, 16)
         );
         assert!(layout.repeats());
-        assert!(Layout::new(0, [(0, 8), (1, 2), (6, 4)], 16).repeats());
-        assert!(!Layout::new(0, [(0, 8), (8, 4), (16, 4)], 16).repeats());
+        assert!(ViewLayout::new(0, [(0, 8), (1, 2), (6, 4)], 16).repeats());
+        assert!(!ViewLayout::new(0, [(0, 8), (8, 4), (16, 4)], 16).repeats());
     }
 
     #[test]
     fn an_empty_view_has_no_data() {
-        let layout = Layout::new(7, [], 0);
+        let layout = ViewLayout::new(7, [], 0);
         assert!(layout.ranges(0, 10).is_empty());
-        assert_eq!((layout.place(3), layout.bytes_before(100)), (7, 0));
+        assert_eq!((layout.position(3), layout.bytes_before(100)), (7, 0));
     }
 }

@@ -2,12 +2,12 @@
 //!
 //! A rollback recreates this state.
 
-use super::layout::Layout;
+use super::layout::ViewLayout;
 use std::sync::Arc;
 
 /// Descriptor of an open file, and its layout if that was computed.
 #[derive(Default)]
 pub struct LocalFile {
     pub(super) descriptor: Option<Arc<std::fs::File>>,
-    pub(super) layout: Option<Arc<Layout>>,
+    pub(super) layout: Option<Arc<ViewLayout>>,
 }

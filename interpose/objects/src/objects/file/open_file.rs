@@ -28,7 +28,7 @@ pub enum Representation {
 
 /// Part of a file that a process sees (14.3).
 #[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
-pub struct View {
+pub struct FileView {
     /// Bytes before the first tile.
     pub displacement: u64,
     /// Program's handle of the unit of access.
@@ -43,7 +43,7 @@ pub struct View {
 
 /// Kind of a split collective (14.4.5) that is in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-pub enum Split {
+pub enum SplitCollective {
     ReadAt,
     WriteAt,
     Read,
@@ -53,7 +53,7 @@ pub enum Split {
 }
 
 #[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
-pub struct File {
+pub struct OpenFile {
     /// Full name of the file at the last cut, or when it was opened.
     pub path: Vec<u8>,
     pub mode: i32,
@@ -63,7 +63,7 @@ pub struct File {
     /// Program's handle of the error handler; zero for the default.
     pub errhandler: u64,
     /// Part of the file that this process sees.
-    pub view: View,
+    pub view: FileView,
     /// True if accesses are atomic.
     pub atomic: bool,
     /// Individual pointer, in units of the view.
@@ -75,12 +75,12 @@ pub struct File {
     /// The file exists once the pointer has been moved.
     pub shared_path: Vec<u8>,
     /// Position of the shared pointer at the cut.
-    pub pointer: Pointer,
+    pub pointer: SharedPointer,
     /// Split collective that is in progress, with its number of bytes.
-    pub split: Option<(Split, u64)>,
+    pub split: Option<(SplitCollective, u64)>,
 }
 
-impl File {
+impl OpenFile {
     pub fn path(&self) -> &Path {
         Path::new(OsStr::from_bytes(&self.path))
     }
@@ -97,10 +97,10 @@ impl File {
 
 /// Shared pointer in the saved state of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-pub enum Pointer {
+pub enum SharedPointer {
     /// Another worker's state contains the pointer.
     #[default]
-    Others,
+    InOtherWorker,
     /// The pointer has not been moved since the start.
     Unmoved,
     /// The pointer is at this unit.

@@ -4,7 +4,7 @@
 //! keeps a name even if it reports an error, so refused registrations count too.
 #![allow(unsafe_code)]
 
-use super::registered::Registered;
+use super::registered_representation::RegisteredRepresentation;
 use crate::Runtime;
 use crate::errors::ERR_INTERN;
 use crate::generated::callbacks::{DatarepConversionFn, DatarepExtentFn};
@@ -61,7 +61,7 @@ pub fn record(rt: &Runtime, name: &CStr, given: [bool; 3], code: c_int) {
     let all = &mut objects_mut(rt).representations;
     if all.iter().all(|it| (&*it.name, it.given) != (name, given)) {
         let name = name.to_owned();
-        all.push(Registered { name, given, code });
+        all.push(RegisteredRepresentation { name, given, code });
     }
 }
 

@@ -6,7 +6,7 @@ use crate::Runtime;
 use crate::errors::SUCCESS;
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtGroup, real_comm, real_group};
-use crate::objects::lookup::{Predefined, created};
+use crate::objects::lookup::{PredefinedHandle, created_index};
 use crate::objects::rebuild_error::log_not_rebuilt;
 use crate::objects::{comm, objects, objects_mut};
 use std::ffi::c_int;
@@ -14,8 +14,8 @@ use understudy_mpi::real_types::RealGroup;
 use understudy_numbers::Worker;
 
 pub const ERR_GROUP: c_int = 9;
-static NULL: Predefined = Predefined::new("ompi_mpi_group_null");
-static EMPTY: Predefined = Predefined::new("ompi_mpi_group_empty");
+static NULL: PredefinedHandle = PredefinedHandle::new("ompi_mpi_group_null");
+static EMPTY: PredefinedHandle = PredefinedHandle::new("ompi_mpi_group_empty");
 
 /// Returns the program's handle of `MPI_GROUP_NULL`.
 pub fn null_handle(rt: &Runtime) -> VirtGroup {
@@ -29,7 +29,8 @@ pub fn empty_handle(rt: &Runtime) -> VirtGroup {
 
 /// Returns the index of a created group.
 pub fn index(rt: &Runtime, group: VirtGroup) -> Option<u32> {
-    created(HandleKind::Group, group.0).filter(|&index| objects(rt).groups.get(index).is_some())
+    created_index(HandleKind::Group, group.0)
+        .filter(|&index| objects(rt).groups.get(index).is_some())
 }
 
 /// Returns the members of a group as ranks of `MPI_COMM_WORLD`.
@@ -46,7 +47,7 @@ pub fn members(rt: &Runtime, group: VirtGroup) -> Option<Vec<Worker>> {
 ///
 /// Zero for the World Model.
 pub fn session(rt: &Runtime, group: VirtGroup) -> u64 {
-    let index = created(HandleKind::Group, group.0);
+    let index = created_index(HandleKind::Group, group.0);
     index
         .and_then(|index| Some(objects(rt).groups.get(index)?.session))
         .unwrap_or(0)
@@ -61,7 +62,7 @@ pub fn create(rt: &Runtime, members: Vec<Worker>, session: u64) -> Result<VirtGr
     }
     let real = match members.iter().copied().any(comm::is_spawned) {
         true => make_of_spawned(rt, &members)?.map_or(std::ptr::null_mut(), |real| real.0),
-        false => with_world(rt, |world| make(rt, world, &members))?.0,
+        false => with_world(rt, |world| make_of_workers(rt, world, &members))?.0,
     };
     let index = objects_mut(rt).groups.insert(Group { members, session });
     handles::set_real(rt, HandleKind::Group, index, real);
@@ -111,7 +112,7 @@ fn with_world<T>(
     }
 }
 
-fn make(rt: &Runtime, world: RealGroup, members: &[Worker]) -> Result<RealGroup, c_int> {
+fn make_of_workers(rt: &Runtime, world: RealGroup, members: &[Worker]) -> Result<RealGroup, c_int> {
     let ranks: Vec<c_int> = members.iter().map(|member| member.0 as c_int).collect();
     let mut group = real_group(rt, null_handle(rt));
     // SAFETY: the group of all workers and ranks in it.
@@ -144,7 +145,7 @@ fn make_of_spawned(rt: &Runtime, members: &[Worker]) -> Result<Option<RealGroup>
             .map(|member| Some(Worker(all.iter().position(|one| one == member)? as u32)))
             .collect();
         let made = joined.map_err(c_int::from).and_then(|()| {
-            let made = ranks.map(|ranks| make(rt, unions[unions.len() - 1], &ranks));
+            let made = ranks.map(|ranks| make_of_workers(rt, unions[unions.len() - 1], &ranks));
             made.transpose()
         });
         for mut group in unions.drain(1..) {
@@ -171,7 +172,7 @@ pub fn rebuild(rt: &Runtime) {
         for (index, group) in objects(rt).groups.iter() {
             let real = match group.members.iter().copied().any(comm::is_spawned) {
                 true => std::ptr::null_mut(),
-                false => make(rt, world, &group.members)?.0,
+                false => make_of_workers(rt, world, &group.members)?.0,
             };
             handles::set_real(rt, HandleKind::Group, index, real);
         }

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_may_go_down_and_need_not_meet_their_end() {
+    fn ranges_may_decrease_and_need_not_reach_their_end() {
         assert_eq!(expand(&[[0, 4, 2], [3, 1, -2]], 5), Ok(vec![0, 2, 4, 3, 1]));
         assert_eq!(expand(&[[1, 4, 2]], 5), Ok(vec![1, 3]));
         assert_eq!(expand(&[[2, 2, -7]], 5), Ok(vec![2]));

@@ -7,7 +7,7 @@ use crate::errors::SUCCESS;
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtInfo, real_info};
 use crate::objects::comm::hints;
-use crate::objects::lookup::{Predefined, created};
+use crate::objects::lookup::{PredefinedHandle, created_index};
 use crate::objects::rebuild_error::log_not_rebuilt;
 use crate::objects::{objects, objects_mut};
 use std::cell::RefMut;
@@ -16,7 +16,7 @@ use understudy_catalogue::message;
 use understudy_mpi::real_types::RealInfo;
 
 pub const ERR_INFO: c_int = 34;
-static NULL: Predefined = Predefined::new("ompi_mpi_info_null");
+static NULL: PredefinedHandle = PredefinedHandle::new("ompi_mpi_info_null");
 
 /// Returns the program's handle of `MPI_INFO_NULL`.
 pub fn null_handle(rt: &Runtime) -> VirtInfo {
@@ -25,12 +25,12 @@ pub fn null_handle(rt: &Runtime) -> VirtInfo {
 
 /// Returns the index of a created info object.
 pub fn index(rt: &Runtime, info: VirtInfo) -> Option<u32> {
-    created(HandleKind::Info, info.0).filter(|&index| objects(rt).infos.get(index).is_some())
+    created_index(HandleKind::Info, info.0).filter(|&index| objects(rt).infos.get(index).is_some())
 }
 
 /// Borrows the entry of a created info object to change it.
 pub fn get_mut(rt: &Runtime, info: VirtInfo) -> Option<RefMut<'_, Info>> {
-    let index = created(HandleKind::Info, info.0)?;
+    let index = created_index(HandleKind::Info, info.0)?;
     RefMut::filter_map(objects_mut(rt), |all| all.infos.get_mut(index)).ok()
 }
 
@@ -44,7 +44,7 @@ pub fn adopt(rt: &Runtime, real: RealInfo) -> VirtInfo {
 
 /// Creates an info object with these keys and values.
 pub fn create(rt: &Runtime, pairs: &[(Vec<u8>, Vec<u8>)]) -> Result<VirtInfo, c_int> {
-    make(
+    create_real(
         rt,
         &Info {
             pairs: pairs.to_vec(),
@@ -80,7 +80,7 @@ fn drop_real(rt: &Runtime, index: u32) -> c_int {
 }
 
 /// Creates a real info object with these pairs.
-pub fn make(rt: &Runtime, info: &Info) -> Result<RealInfo, c_int> {
+pub fn create_real(rt: &Runtime, info: &Info) -> Result<RealInfo, c_int> {
     let mut new = hints::null_info(rt);
     // SAFETY: the info object is the runtime's, and keys and values are C strings.
     unsafe {
@@ -117,7 +117,7 @@ pub fn release_all(rt: &Runtime) {
 /// Creates the real info objects from their recipes.
 pub fn rebuild(rt: &Runtime) {
     for (index, info) in objects(rt).infos.iter() {
-        match make(rt, info) {
+        match create_real(rt, info) {
             Ok(real) => handles::set_real(rt, HandleKind::Info, index, real.0),
             Err(rc) => log_not_rebuilt(&format!("info object {index}"), rc),
         }

@@ -34,7 +34,7 @@ impl Bindings {
     }
 
     /// Binds a free trampoline to a function.
-    pub(super) fn take(&mut self, function: Function) -> Option<usize> {
+    pub(super) fn bind(&mut self, function: Function) -> Option<usize> {
         let number = if self.untouched > 0 {
             self.untouched -= 1;
             TRAMPOLINES - 1 - self.untouched
@@ -46,7 +46,7 @@ impl Bindings {
     }
 
     /// Releases a trampoline; its function stays bound until it is reused.
-    pub(super) fn give_up(&mut self, number: usize) {
+    pub(super) fn release(&mut self, number: usize) {
         self.free.push_back(number);
     }
 
@@ -56,13 +56,13 @@ impl Bindings {
             self.of_op.resize(op + 1, None);
         }
         if let Some(old) = self.of_op[op].replace(number) {
-            self.give_up(old);
+            self.release(old);
         }
     }
 
     pub(super) fn unassign(&mut self, op: u32) {
         if let Some(number) = self.of_op.get_mut(op as usize).and_then(Option::take) {
-            self.give_up(number);
+            self.release(number);
         }
     }
 }
@@ -72,22 +72,22 @@ mod tests {
     use super::{Bindings, Function, TRAMPOLINES};
 
     #[test]
-    fn trampolines_are_used_again_as_late_as_possible() {
+    fn trampolines_are_reused_as_late_as_possible() {
         let mut bindings = Bindings::start();
         let at = |address| Function { address, inner: 0 };
         assert_eq!(
-            (bindings.take(at(10)), bindings.take(at(11))),
+            (bindings.bind(at(10)), bindings.bind(at(11))),
             (Some(0), Some(1))
         );
         bindings.assign(3, 0);
         bindings.unassign(3);
         bindings.unassign(3);
         for number in 2..TRAMPOLINES {
-            assert_eq!(bindings.take(at(number as u64)), Some(number));
+            assert_eq!(bindings.bind(at(number as u64)), Some(number));
         }
         assert_eq!(bindings.functions[0].address, 10);
-        assert_eq!(bindings.take(at(99)), Some(0));
+        assert_eq!(bindings.bind(at(99)), Some(0));
         assert_eq!(bindings.functions[0].address, 99);
-        assert_eq!(bindings.take(at(99)), None);
+        assert_eq!(bindings.bind(at(99)), None);
     }
 }

@@ -8,7 +8,7 @@ use crate::Runtime;
 use crate::errors::{ERR_OP, SUCCESS};
 use crate::generated::{HandleKind, callbacks, real};
 use crate::handles::{self, VirtOp, real_op};
-use crate::objects::lookup::{Predefined, created};
+use crate::objects::lookup::{PredefinedHandle, created_index};
 use crate::objects::rebuild_error::log_not_rebuilt;
 use crate::objects::{objects, objects_mut};
 use std::ffi::c_int;
@@ -16,10 +16,10 @@ use understudy_catalogue::message;
 use understudy_mpi::real_types::{RealDatatype, RealOp};
 
 const ERR_NO_MEM: c_int = 39;
-static NULL: Predefined = Predefined::new("ompi_mpi_op_null");
-static REPLACE: Predefined = Predefined::new("ompi_mpi_op_replace");
-static NO_OP: Predefined = Predefined::new("ompi_mpi_op_no_op");
-static SUM: Predefined = Predefined::new("ompi_mpi_op_sum");
+static NULL: PredefinedHandle = PredefinedHandle::new("ompi_mpi_op_null");
+static REPLACE: PredefinedHandle = PredefinedHandle::new("ompi_mpi_op_replace");
+static NO_OP: PredefinedHandle = PredefinedHandle::new("ompi_mpi_op_no_op");
+static SUM: PredefinedHandle = PredefinedHandle::new("ompi_mpi_op_sum");
 
 /// Returns the program's handle of `MPI_OP_NULL`.
 pub fn null_handle(rt: &Runtime) -> VirtOp {
@@ -41,7 +41,7 @@ pub fn no_op(rt: &Runtime) -> VirtOp {
 
 /// Returns the index of a created operator that the program has not freed.
 pub fn index(rt: &Runtime, op: VirtOp) -> Option<u32> {
-    created(HandleKind::Op, op.0).filter(|&index| exists(rt, index))
+    created_index(HandleKind::Op, op.0).filter(|&index| exists(rt, index))
 }
 
 /// True if an operator with this index exists.
@@ -55,8 +55,8 @@ pub fn commutes(rt: &Runtime, op: VirtOp) -> bool {
 }
 
 /// Creates a real operator, and returns it with the number of its trampoline.
-fn make(rt: &Runtime, op: &Op) -> Result<(RealOp, usize), c_int> {
-    let Some(number) = rt.objects.bindings.borrow_mut().take(op.function) else {
+fn create_real(rt: &Runtime, op: &Op) -> Result<(RealOp, usize), c_int> {
+    let Some(number) = rt.objects.bindings.borrow_mut().bind(op.function) else {
         log::error!("{}", message::too_many_operators(TRAMPOLINES));
         return Err(ERR_NO_MEM);
     };
@@ -74,7 +74,7 @@ fn make(rt: &Runtime, op: &Op) -> Result<(RealOp, usize), c_int> {
     if rc == SUCCESS {
         return Ok((new, number));
     }
-    rt.objects.bindings.borrow_mut().give_up(number);
+    rt.objects.bindings.borrow_mut().release(number);
     Err(rc)
 }
 
@@ -89,10 +89,10 @@ pub fn create(rt: &Runtime, address: u64, commutes: bool, is_large: bool) -> Res
         function: Function { address, inner: 0 },
         commutes,
         is_large,
-        holders: 0,
+        references: 0,
         freed: false,
     };
-    let made = make(rt, &op)?;
+    let made = create_real(rt, &op)?;
     let index = objects_mut(rt).ops.insert(op);
     connect(rt, index, made);
     Ok(VirtOp(handles::virtual_handle(HandleKind::Op, index)))
@@ -123,35 +123,35 @@ pub fn free(rt: &Runtime, op: VirtOp) -> c_int {
     if let Some(op) = objects_mut(rt).ops.get_mut(index) {
         op.freed = true;
     }
-    collect(rt, index)
+    remove_unused(rt, index)
 }
 
 /// Keeps an operator until [`release`], even if the program frees it.
 pub fn retain(rt: &Runtime, op: VirtOp) {
-    if let Some(index) = created(HandleKind::Op, op.0)
+    if let Some(index) = created_index(HandleKind::Op, op.0)
         && let Some(op) = objects_mut(rt).ops.get_mut(index)
     {
-        op.holders += 1;
+        op.references += 1;
     }
 }
 
 pub fn release(rt: &Runtime, op: VirtOp) {
-    let Some(index) = created(HandleKind::Op, op.0) else {
+    let Some(index) = created_index(HandleKind::Op, op.0) else {
         return;
     };
     match objects_mut(rt).ops.get_mut(index) {
-        Some(op) => op.holders = op.holders.saturating_sub(1),
+        Some(op) => op.references = op.references.saturating_sub(1),
         None => return,
     }
-    collect(rt, index);
+    remove_unused(rt, index);
 }
 
 /// Removes an operator that the program has freed and no request uses.
-fn collect(rt: &Runtime, index: u32) -> c_int {
+fn remove_unused(rt: &Runtime, index: u32) -> c_int {
     if objects(rt)
         .ops
         .get(index)
-        .is_some_and(|op| op.freed && op.holders == 0)
+        .is_some_and(|op| op.freed && op.references == 0)
     {
         objects_mut(rt).ops.remove(index);
         return drop_real(rt, index);
@@ -182,7 +182,7 @@ pub fn release_all(rt: &Runtime) {
 /// Creates the real operators from their recipes.
 pub fn rebuild(rt: &Runtime) {
     for (index, op) in objects(rt).ops.iter() {
-        match make(rt, op) {
+        match create_real(rt, op) {
             Ok(made) => connect(rt, index, made),
             Err(rc) => log_not_rebuilt(&format!("operator {index}"), rc),
         }

@@ -20,7 +20,7 @@ pub struct Op {
     /// True if the function gets the number of elements as an `MPI_Count`.
     pub is_large: bool,
     /// Number of persistent requests that use the operator.
-    pub holders: u32,
+    pub references: u32,
     /// True if the program has freed the operator.
     pub freed: bool,
 }

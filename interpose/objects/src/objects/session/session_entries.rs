@@ -4,7 +4,7 @@ use super::world_model::{Session, WorldModel, publish};
 use crate::Runtime;
 use crate::generated::HandleKind;
 use crate::handles::{VirtErrhandler, VirtSession, virtual_handle};
-use crate::objects::lookup::{Predefined, created};
+use crate::objects::lookup::{PredefinedHandle, created_index};
 use crate::objects::{Objects, comm, objects, objects_mut};
 use std::cell::RefMut;
 use std::ffi::{CStr, c_int};
@@ -19,19 +19,19 @@ const SELF: &CStr = c"mpi://SELF";
 
 /// Returns the program's handle of `MPI_SESSION_NULL`.
 pub fn null_handle(rt: &Runtime) -> VirtSession {
-    static NULL: Predefined = Predefined::new("ompi_mpi_instance_null");
+    static NULL: PredefinedHandle = PredefinedHandle::new("ompi_mpi_instance_null");
     VirtSession(NULL.get(rt))
 }
 
 /// Returns the index of a session.
 pub fn index(rt: &Runtime, session: VirtSession) -> Option<u32> {
-    created(HandleKind::Session, session.0)
+    created_index(HandleKind::Session, session.0)
         .filter(|&index| objects(rt).sessions.get(index).is_some())
 }
 
 /// Borrows the entry of a session to change it.
 pub fn get_mut(rt: &Runtime, session: VirtSession) -> Option<RefMut<'_, Session>> {
-    let index = created(HandleKind::Session, session.0)?;
+    let index = created_index(HandleKind::Session, session.0)?;
     RefMut::filter_map(objects_mut(rt), |all| all.sessions.get_mut(index)).ok()
 }
 
@@ -47,7 +47,7 @@ fn handle(index: u32) -> VirtSession {
 pub fn create(rt: &Runtime, errhandler: VirtErrhandler) -> VirtSession {
     let errhandler = errhandler.0 as u64;
     let index = objects_mut(rt).sessions.insert(Session { errhandler });
-    tell(rt);
+    publish_state(rt);
     handle(index)
 }
 
@@ -65,11 +65,11 @@ pub fn first(rt: &Runtime) -> Option<VirtSession> {
 /// Remaining objects of the session lose their reference to it, since the next session may get its
 /// handle.
 pub fn remove(rt: &Runtime, index: u32) {
-    forget(&mut objects_mut(rt), index);
-    tell(rt);
+    remove_references(&mut objects_mut(rt), index);
+    publish_state(rt);
 }
 
-fn forget(all: &mut Objects, index: u32) {
+fn remove_references(all: &mut Objects, index: u32) {
     let own = handle(index).0 as u64;
     all.sessions.remove(index);
     let comms = all.comms.iter_mut().map(|(_, comm)| &mut comm.session);
@@ -82,11 +82,11 @@ fn forget(all: &mut Objects, index: u32) {
 /// Records the state of the World Model.
 pub fn set_world_model(rt: &Runtime, model: WorldModel) {
     objects_mut(rt).world_model = model;
-    tell(rt);
+    publish_state(rt);
 }
 
 /// Publishes the contents of the table to other threads.
-pub fn tell(rt: &Runtime) {
+pub fn publish_state(rt: &Runtime) {
     let all = objects(rt);
     publish(all.world_model, all.sessions.iter().count());
 }

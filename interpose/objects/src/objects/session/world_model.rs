@@ -13,7 +13,7 @@ pub enum WorldModel {
 }
 
 /// State of the World Model and number of open sessions, for any thread.
-static TOLD: [AtomicU32; 2] = [const { AtomicU32::new(0) }; 2];
+static PUBLISHED: [AtomicU32; 2] = [const { AtomicU32::new(0) }; 2];
 
 /// Recipe of a session.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
@@ -24,7 +24,7 @@ pub struct Session {
 
 /// Returns the state of the World Model. Safe in any thread and in a signal handler.
 pub fn world_model() -> WorldModel {
-    match TOLD[0].load(Ordering::Relaxed) {
+    match PUBLISHED[0].load(Ordering::Relaxed) {
         0 => WorldModel::NotYet,
         1 => WorldModel::Open,
         _ => WorldModel::Over,
@@ -32,12 +32,12 @@ pub fn world_model() -> WorldModel {
 }
 
 /// True if sessions are open. Safe in any thread and in a signal handler.
-pub fn are_any() -> bool {
-    TOLD[1].load(Ordering::Relaxed) != 0
+pub fn has_sessions() -> bool {
+    PUBLISHED[1].load(Ordering::Relaxed) != 0
 }
 
 /// Publishes the World Model's state and the number of open sessions to all threads.
 pub(super) fn publish(model: WorldModel, sessions: usize) {
-    TOLD[0].store(model as u32, Ordering::Relaxed);
-    TOLD[1].store(sessions as u32, Ordering::Relaxed);
+    PUBLISHED[0].store(model as u32, Ordering::Relaxed);
+    PUBLISHED[1].store(sessions as u32, Ordering::Relaxed);
 }

@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use std::ptr::null_mut;
 
 /// Real handles by index, and the state of the library's interface.
-pub struct Reals {
+pub struct RealToolHandles {
     pub(super) cvars: Vec<*mut c_void>,
     pub(super) sessions: Vec<*mut c_void>,
     pub(super) pvars: Vec<*mut c_void>,
@@ -16,27 +16,27 @@ pub struct Reals {
     pub(super) was_open: bool,
     /// True if the message of [`check_communicators`](super::written::check_communicators) was
     /// logged.
-    pub(super) is_older_told: bool,
+    pub(super) is_older_logged: bool,
 }
 
-impl Reals {
+impl RealToolHandles {
     /// State at the start of the process.
-    pub const START: Reals = Reals {
+    pub const START: RealToolHandles = RealToolHandles {
         cvars: Vec::new(),
         sessions: Vec::new(),
         pvars: Vec::new(),
         is_open: false,
         was_open: false,
-        is_older_told: false,
+        is_older_logged: false,
     };
 }
 
 // SAFETY: addresses that only the real library dereferences.
-unsafe impl Send for Reals {}
+unsafe impl Send for RealToolHandles {}
 
 /// Kind of a handle of the tool interface.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Of {
+pub enum ToolHandleKind {
     Cvar = 0,
     Session = 1,
     Pvar = 2,
@@ -47,19 +47,19 @@ pub enum Of {
 }
 
 /// First address of these handles, after the virtual handles of MPI objects; never mapped either.
-const BASE: usize = 0x1e20_0000_0000;
+const HANDLE_BASE: usize = 0x1e20_0000_0000;
 
-pub fn handle(of: Of, index: u32) -> *mut c_void {
-    (BASE + ((of as usize) << 36) + ((index as usize) << 4)) as *mut c_void
+pub fn handle(of: ToolHandleKind, index: u32) -> *mut c_void {
+    (HANDLE_BASE + ((of as usize) << 36) + ((index as usize) << 4)) as *mut c_void
 }
 
 /// Returns the index of a handle of the program.
-pub fn index(of: Of, given: *mut c_void) -> Option<u32> {
+pub fn index(of: ToolHandleKind, given: *mut c_void) -> Option<u32> {
     let offset = (given as usize).wrapping_sub(handle(of, 0) as usize);
     (offset < 1 << 36 && offset.is_multiple_of(16)).then_some((offset >> 4) as u32)
 }
 
-pub(super) fn place(list: &mut Vec<*mut c_void>, index: u32, real: *mut c_void) {
+pub(super) fn set_entry(list: &mut Vec<*mut c_void>, index: u32, real: *mut c_void) {
     if list.len() <= index as usize {
         list.resize(index as usize + 1, null_mut());
     }

@@ -1,7 +1,7 @@
 //! Tool interface of the library: variables, and handles of variables.
 #![allow(unsafe_code)]
 
-use super::tool_handles::{Of, handle, index, place};
+use super::tool_handles::{ToolHandleKind, handle, index, set_entry};
 use super::tool_variables::{Cvar, Pvar};
 use crate::Runtime;
 use crate::abi;
@@ -14,7 +14,7 @@ use crate::handles::{
 use crate::objects::objects;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::null_mut;
-use understudy_mpi::call::Apart;
+use understudy_mpi::call::NeverAbandoned;
 use understudy_mpi::real_types::RealDatatype;
 
 pub const NOT_INITIALIZED: c_int = 55;
@@ -26,29 +26,29 @@ const INVALID: c_int = 72;
 pub const ALL: *mut c_void = usize::MAX as *mut c_void;
 
 /// Size of the buffer for names, which truncates longer names.
-const NAME: usize = 512;
+const NAME_CAPACITY: usize = 512;
 
 /// Returns the real handle, or null if it does not exist.
-pub fn real_of(rt: &Runtime, of: Of, given: *mut c_void) -> *mut c_void {
+pub fn real_of(rt: &Runtime, of: ToolHandleKind, given: *mut c_void) -> *mut c_void {
     let reals = rt.objects.tools.borrow();
     let list = match of {
-        Of::Cvar => &reals.cvars,
-        Of::Session => &reals.sessions,
-        Of::Pvar => &reals.pvars,
-        Of::CvarEnum | Of::PvarEnum => return null_mut(),
+        ToolHandleKind::Cvar => &reals.cvars,
+        ToolHandleKind::Session => &reals.sessions,
+        ToolHandleKind::Pvar => &reals.pvars,
+        ToolHandleKind::CvarEnum | ToolHandleKind::PvarEnum => return null_mut(),
     };
     let real = index(of, given).and_then(|index| list.get(index as usize).copied());
     real.unwrap_or(null_mut())
 }
 
 /// Sets the real handle of a handle of the program.
-pub fn set_real(rt: &Runtime, of: Of, index: u32, real: *mut c_void) {
+pub fn set_real(rt: &Runtime, of: ToolHandleKind, index: u32, real: *mut c_void) {
     let reals = &mut *rt.objects.tools.borrow_mut();
     match of {
-        Of::Cvar => place(&mut reals.cvars, index, real),
-        Of::Session => place(&mut reals.sessions, index, real),
-        Of::Pvar => place(&mut reals.pvars, index, real),
-        Of::CvarEnum | Of::PvarEnum => {}
+        ToolHandleKind::Cvar => set_entry(&mut reals.cvars, index, real),
+        ToolHandleKind::Session => set_entry(&mut reals.sessions, index, real),
+        ToolHandleKind::Pvar => set_entry(&mut reals.pvars, index, real),
+        ToolHandleKind::CvarEnum | ToolHandleKind::PvarEnum => {}
     }
 }
 
@@ -57,7 +57,7 @@ pub fn set_real(rt: &Runtime, of: Of, index: u32, real: *mut c_void) {
 /// The interface is never finalised. `is_before` is true before `MPI_Init`: all resets of the
 /// library then leave the interface initialised.
 pub fn open(rt: &Runtime, required: c_int, provided: &mut c_int, is_before: bool) -> c_int {
-    let _apart = Apart::new();
+    let _apart = NeverAbandoned::new();
     // SAFETY: a plain argument.
     let rc = unsafe { real::PMPI_T_init_thread(required, provided) };
     let mut reals = rt.objects.tools.borrow_mut();
@@ -72,7 +72,7 @@ pub fn is_open(rt: &Runtime) -> bool {
 }
 
 /// Discards the handles of a library that has been reset.
-pub fn forget_reals(rt: &Runtime) {
+pub fn discard_reals(rt: &Runtime) {
     let reals = &mut *rt.objects.tools.borrow_mut();
     for list in [&mut reals.cvars, &mut reals.sessions, &mut reals.pvars] {
         list.clear();
@@ -81,15 +81,15 @@ pub fn forget_reals(rt: &Runtime) {
 }
 
 /// Real object that a variable is bound to.
-pub struct Bound(*mut c_void);
+pub struct BoundObject(*mut c_void);
 
-impl Bound {
+impl BoundObject {
     /// Returns the real object of the program's handle, if this kind of binding is supported.
     ///
     /// In another ABI than Open MPI's no variable is bound.
-    pub fn new(rt: &Runtime, bind: c_int, object: u64) -> Option<Bound> {
+    pub fn new(rt: &Runtime, bind: c_int, object: u64) -> Option<BoundObject> {
         let object = object as *mut c_void;
-        Some(Bound(match bind {
+        Some(BoundObject(match bind {
             _ if abi::is_foreign() => null_mut(),
             0 => null_mut(),
             1 => real_comm(rt, VirtComm(object)).0,
@@ -111,7 +111,7 @@ impl Bound {
 }
 
 /// Description of a variable by the library.
-pub struct Variable {
+pub struct VariableInfo {
     pub name: Vec<u8>,
     /// Class of a performance variable.
     pub class: c_int,
@@ -128,18 +128,18 @@ pub struct Variable {
 /// `ask` receives a buffer for the name, and variables for all other results.
 fn describe(
     rt: &Runtime,
-    ask: impl FnOnce(*mut c_char, &mut c_int, &mut Variable, &mut [c_int; 5]) -> c_int,
-) -> Result<Variable, c_int> {
-    let (mut name, mut length) = ([0 as c_char; NAME], NAME as c_int);
+    ask: impl FnOnce(*mut c_char, &mut c_int, &mut VariableInfo, &mut [c_int; 5]) -> c_int,
+) -> Result<VariableInfo, c_int> {
+    let (mut name, mut length) = ([0 as c_char; NAME_CAPACITY], NAME_CAPACITY as c_int);
     let null = VirtDatatype(predefined_handle(rt, "ompi_mpi_datatype_null"));
-    let mut variable = Variable {
+    let mut variable = VariableInfo {
         name: Vec::new(),
         class: 0,
         bind: 0,
         datatype: real_datatype(rt, null),
         enumtype: null_mut(),
     };
-    let _apart = Apart::new();
+    let _apart = NeverAbandoned::new();
     check(ask(
         name.as_mut_ptr(),
         &mut length,
@@ -152,7 +152,7 @@ fn describe(
 }
 
 /// Returns the description of the control variable with this index.
-pub fn describe_cvar(rt: &Runtime, index: c_int) -> Result<Variable, c_int> {
+pub fn describe_cvar(rt: &Runtime, index: c_int) -> Result<VariableInfo, c_int> {
     // SAFETY: there is a variable for each result.
     describe(
         rt,
@@ -179,7 +179,7 @@ pub fn describe_cvar(rt: &Runtime, index: c_int) -> Result<Variable, c_int> {
 }
 
 /// Returns the description of the performance variable with this index.
-pub fn describe_pvar(rt: &Runtime, index: c_int) -> Result<Variable, c_int> {
+pub fn describe_pvar(rt: &Runtime, index: c_int) -> Result<VariableInfo, c_int> {
     // SAFETY: there is a variable for each result.
     describe(
         rt,
@@ -206,19 +206,19 @@ pub fn describe_pvar(rt: &Runtime, index: c_int) -> Result<Variable, c_int> {
 }
 
 /// Returns the description of the control variable with this name.
-pub fn find_cvar(rt: &Runtime, name: &[u8]) -> Result<Variable, c_int> {
+pub fn find_cvar(rt: &Runtime, name: &[u8]) -> Result<VariableInfo, c_int> {
     describe_cvar(rt, index_of(name)?)
 }
 
 fn index_of(name: &[u8]) -> Result<c_int, c_int> {
-    let (name, mut index) = (named(name), 0);
-    let _apart = Apart::new();
+    let (name, mut index) = (c_name(name), 0);
+    let _apart = NeverAbandoned::new();
     // SAFETY: a C string.
     check(unsafe { real::PMPI_T_cvar_get_index(name.as_ptr(), &mut index) })?;
     Ok(index)
 }
 
-fn named(name: &[u8]) -> Vec<c_char> {
+fn c_name(name: &[u8]) -> Vec<c_char> {
     name.iter()
         .chain(&[0])
         .map(|&byte| byte as c_char)
@@ -230,9 +230,10 @@ fn named(name: &[u8]) -> Vec<c_char> {
 /// Returns the handle with the number of its elements.
 pub fn make_cvar(rt: &Runtime, cvar: &Cvar) -> Result<(*mut c_void, c_int), c_int> {
     let index = index_of(&cvar.name)?;
-    let mut object = Bound::new(rt, describe_cvar(rt, index)?.bind, cvar.object).ok_or(INVALID)?;
+    let mut object =
+        BoundObject::new(rt, describe_cvar(rt, index)?.bind, cvar.object).ok_or(INVALID)?;
     let (mut handle, mut count) = (null_mut(), 0);
-    let _apart = Apart::new();
+    let _apart = NeverAbandoned::new();
     // SAFETY: a variable of the library.
     check(unsafe {
         real::PMPI_T_cvar_handle_alloc(index, object.pointer(), &mut handle, &mut count)
@@ -244,12 +245,17 @@ pub fn make_cvar(rt: &Runtime, cvar: &Cvar) -> Result<(*mut c_void, c_int), c_in
 ///
 /// Returns the handle with the number of its elements.
 pub fn make_pvar(rt: &Runtime, pvar: &Pvar) -> Result<(*mut c_void, c_int), c_int> {
-    let (name, mut index) = (named(&pvar.name), 0);
-    let _apart = Apart::new();
+    let (name, mut index) = (c_name(&pvar.name), 0);
+    let _apart = NeverAbandoned::new();
     // SAFETY: a C string.
     check(unsafe { real::PMPI_T_pvar_get_index(name.as_ptr(), pvar.class, &mut index) })?;
-    let mut object = Bound::new(rt, describe_pvar(rt, index)?.bind, pvar.object).ok_or(INVALID)?;
-    let session = real_of(rt, Of::Session, handle(Of::Session, pvar.session));
+    let mut object =
+        BoundObject::new(rt, describe_pvar(rt, index)?.bind, pvar.object).ok_or(INVALID)?;
+    let session = real_of(
+        rt,
+        ToolHandleKind::Session,
+        handle(ToolHandleKind::Session, pvar.session),
+    );
     let (mut new, mut count) = (null_mut(), 0);
     // SAFETY: a session and a variable of the library.
     check(unsafe {
@@ -260,7 +266,7 @@ pub fn make_pvar(rt: &Runtime, pvar: &Pvar) -> Result<(*mut c_void, c_int), c_in
 
 pub fn make_session() -> Result<*mut c_void, c_int> {
     let mut session = null_mut();
-    let _apart = Apart::new();
+    let _apart = NeverAbandoned::new();
     // SAFETY: a variable for the handle.
     check(unsafe { real::PMPI_T_pvar_session_create(&mut session) })?;
     Ok(session)

@@ -1,7 +1,7 @@
 //! Rebuild of handles of the tool interface in the next MPI instance.
 #![allow(unsafe_code)]
 
-use super::tool_handles::{Of, handle};
+use super::tool_handles::{ToolHandleKind, handle};
 use super::tool_library::{make_cvar, make_pvar, make_session, real_of, set_real};
 use super::written;
 use crate::Runtime;
@@ -9,13 +9,13 @@ use crate::generated::real;
 use crate::objects::objects;
 use crate::objects::rebuild_error::log_not_rebuilt;
 use std::ffi::{c_int, c_void};
-use understudy_mpi::call::Apart;
+use understudy_mpi::call::NeverAbandoned;
 
 /// Recreates the real handles in a new MPI instance, after its communicators.
 ///
 /// A handle of a variable that the library does not have any more stays invalid.
 pub fn rebuild(rt: &Runtime) {
-    if !written::open_again(rt) {
+    if !written::reopen(rt) {
         return;
     }
     written::write_bound(rt);
@@ -23,32 +23,40 @@ pub fn rebuild(rt: &Runtime) {
     for (index, cvar) in tool.cvars.iter() {
         connect(
             rt,
-            Of::Cvar,
+            ToolHandleKind::Cvar,
             index,
             make_cvar(rt, cvar).map(|(handle, _)| handle),
         );
     }
     for (index, ()) in tool.sessions.iter() {
-        connect(rt, Of::Session, index, make_session());
+        connect(rt, ToolHandleKind::Session, index, make_session());
     }
     for (index, pvar) in tool.pvars.iter() {
         connect(
             rt,
-            Of::Pvar,
+            ToolHandleKind::Pvar,
             index,
             make_pvar(rt, pvar).map(|(handle, _)| handle),
         );
         if pvar.started {
-            let session = real_of(rt, Of::Session, handle(Of::Session, pvar.session));
-            let pvar = real_of(rt, Of::Pvar, handle(Of::Pvar, index));
-            let _apart = Apart::new();
+            let session = real_of(
+                rt,
+                ToolHandleKind::Session,
+                handle(ToolHandleKind::Session, pvar.session),
+            );
+            let pvar = real_of(
+                rt,
+                ToolHandleKind::Pvar,
+                handle(ToolHandleKind::Pvar, index),
+            );
+            let _apart = NeverAbandoned::new();
             // SAFETY: handles of the library.
             unsafe { real::PMPI_T_pvar_start(session, pvar) };
         }
     }
 }
 
-fn connect(rt: &Runtime, of: Of, index: u32, made: Result<*mut c_void, c_int>) {
+fn connect(rt: &Runtime, of: ToolHandleKind, index: u32, made: Result<*mut c_void, c_int>) {
     match made {
         Ok(real) => set_real(rt, of, index, real),
         Err(rc) => log_not_rebuilt(&format!("handle {index} of the tool interface"), rc),

@@ -1,6 +1,6 @@
 //! Handles of the tool interface that the program has. Plain data.
 
-use super::written_values::Written;
+use super::written_values::WrittenValues;
 use crate::objects::slots::Slots;
 use std::ffi::c_int;
 
@@ -28,7 +28,7 @@ pub struct Pvar {
 }
 
 #[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
-pub struct Tool {
+pub struct ToolHandles {
     /// Number of initialisations minus number of finalisations.
     pub users: u32,
     /// Handles of control variables.
@@ -37,15 +37,15 @@ pub struct Tool {
     /// Handles of performance variables.
     pub pvars: Slots<Pvar>,
     /// Values written to control variables.
-    pub written: Written,
+    pub written: WrittenValues,
 }
 
-impl Tool {
-    pub const NONE: Tool = Tool {
+impl ToolHandles {
+    pub const NONE: ToolHandles = ToolHandles {
         users: 0,
         cvars: Slots::NONE,
         sessions: Slots::NONE,
         pvars: Slots::NONE,
-        written: Written::NONE,
+        written: WrittenValues::NONE,
     };
 }

@@ -19,7 +19,7 @@ use crate::objects::{objects, objects_mut};
 use crate::world;
 use std::ffi::c_int;
 use understudy_catalogue::message;
-use understudy_mpi::call::Apart;
+use understudy_mpi::call::NeverAbandoned;
 
 /// Returns the number of value changes that a new communicator may depend on.
 pub fn changes(rt: &Runtime) -> u64 {
@@ -27,8 +27,8 @@ pub fn changes(rt: &Runtime) -> u64 {
 }
 
 /// Records the value that the program has written to a control variable.
-pub fn note(rt: &Runtime, cvar: &Cvar, value: Vec<u8>) {
-    objects_mut(rt).tool.written.note(Write {
+pub fn record(rt: &Runtime, cvar: &Cvar, value: Vec<u8>) {
+    objects_mut(rt).tool.written.record(Write {
         name: cvar.name.clone(),
         object: cvar.object,
         value,
@@ -45,7 +45,7 @@ pub fn check_communicators(rt: &Runtime) -> bool {
     let Some((_, comm)) = comms.find(|&(index, comm)| is_older(index, comm)) else {
         return true;
     };
-    if !std::mem::replace(&mut rt.objects.tools.borrow_mut().is_older_told, true) {
+    if !std::mem::replace(&mut rt.objects.tools.borrow_mut().is_older_logged, true) {
         let is_first = comm.members.first() == Some(&world::worker(rt));
         log::log!(
             if is_first {
@@ -61,7 +61,7 @@ pub fn check_communicators(rt: &Runtime) -> bool {
 }
 
 /// Initialises the library's interface if the program has initialised it or written variables.
-pub(super) fn open_again(rt: &Runtime) -> bool {
+pub(super) fn reopen(rt: &Runtime) -> bool {
     if !is_open(rt) && objects(rt).tool.written.last.is_empty() {
         return false;
     }
@@ -75,7 +75,7 @@ pub(super) fn open_again(rt: &Runtime) -> bool {
 
 /// Writes the last values of unbound variables, before communicators are rebuilt.
 pub fn write_before_communicators(rt: &Runtime) {
-    if open_again(rt) {
+    if reopen(rt) {
         write_all(rt, |write| write.object == 0);
     }
 }
@@ -88,21 +88,21 @@ pub(super) fn write_bound(rt: &Runtime) {
 fn write_all(rt: &Runtime, is_due: impl Fn(&Write) -> bool) {
     let written = objects(rt).tool.written.clone();
     for write in written.last.iter().filter(|write| is_due(write)) {
-        if let Err(rc) = write_again(rt, write) {
+        if let Err(rc) = rewrite(rt, write) {
             let name = String::from_utf8_lossy(&write.name);
             log_not_rebuilt(&format!("variable {name}"), rc);
         }
     }
 }
 
-fn write_again(rt: &Runtime, write: &Write) -> Result<(), c_int> {
+fn rewrite(rt: &Runtime, write: &Write) -> Result<(), c_int> {
     let cvar = Cvar {
         name: write.name.clone(),
         object: write.object,
         count: 0,
     };
     let (mut handle, _) = make_cvar(rt, &cvar)?;
-    let _apart = Apart::new();
+    let _apart = NeverAbandoned::new();
     // SAFETY: a handle of the variable to which this value was written.
     let written = unsafe { real::PMPI_T_cvar_write(handle, write.value.as_ptr().cast()) };
     // SAFETY: a handle that this function has created.

@@ -10,21 +10,21 @@ pub(super) struct Write {
 
 /// Last values of the variables that the program has written.
 #[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
-pub struct Written {
+pub struct WrittenValues {
     /// Number of writes that have changed an unbound variable.
     pub(super) changes: u64,
     /// Last write to each variable, in the order of the writes.
     pub(super) last: Vec<Write>,
 }
 
-impl Written {
-    pub const NONE: Written = Written {
+impl WrittenValues {
+    pub const NONE: WrittenValues = WrittenValues {
         changes: 0,
         last: Vec::new(),
     };
 
     /// Records a write, and removes an earlier one to the same variable.
-    pub(super) fn note(&mut self, write: Write) {
+    pub(super) fn record(&mut self, write: Write) {
         self.changes += u64::from(write.object == 0 && !self.last.contains(&write));
         let is_other = |other: &Write| (&other.name, other.object) != (&write.name, write.object);
         self.last.retain(is_other);
@@ -42,8 +42,8 @@ impl Written {
 mod tests {
     use super::*;
 
-    fn note(written: &mut Written, name: &[u8], object: u64, value: u8) {
-        written.note(Write {
+    fn note(written: &mut WrittenValues, name: &[u8], object: u64, value: u8) {
+        written.record(Write {
             name: name.to_vec(),
             object,
             value: vec![value],
@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn last_values_are_kept_in_their_order() {
-        let mut written = Written::NONE;
+        let mut written = WrittenValues::NONE;
         for (name, value) in [(b"a", 1), (b"b", 2), (b"a", 3)] {
             note(&mut written, name, 0, value);
         }
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn changes_are_those_of_other_values_without_an_object() {
-        let mut written = Written::NONE;
+        let mut written = WrittenValues::NONE;
         for value in [1, 1, 2, 2, 1] {
             note(&mut written, b"a", 0, value);
         }

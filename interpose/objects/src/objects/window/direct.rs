@@ -6,10 +6,10 @@
 //! ([`super::passive`]) are separate words of the file.
 #![allow(unsafe_code)]
 
-use super::epochs::Hold;
-use super::locks::Lock;
+use super::epochs::LockKind;
+use super::library_epochs::LibraryEpochs;
+use super::locks::PassiveLock;
 use super::rma_window::Window;
-use super::told::Told;
 use std::cell::{Cell, RefCell, RefMut};
 use std::ffi::c_int;
 use std::io;
@@ -29,14 +29,14 @@ const LOCKS: usize = PAGE_SIZE / STRIDE;
 /// Number of attempts to take a lock before the processor is yielded.
 const SPINS: u32 = 100;
 /// Number of flushes and unlocks after which the library makes progress on messages.
-const PROGRESS: u32 = 1024;
+const PROGRESS_INTERVAL: u32 = 1024;
 
 /// Time after a wait for a writer in which a reader ignores other waiting writers.
-const AGAIN: Duration = Duration::from_millis(100);
+const WRITER_GRACE: Duration = Duration::from_millis(100);
 
 /// Work that a flush requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flush {
+pub enum FlushWork {
     Nothing,
     /// No wait, but the library makes progress on messages.
     Progress,
@@ -46,15 +46,15 @@ pub enum Flush {
 
 /// Directly accessible window in this MPI instance.
 #[derive(Debug)]
-pub struct Direct {
+pub struct DirectWindow {
     /// Locks of the members' parts; `None` if members are on several nodes.
-    locks: Option<Locks>,
+    locks: Option<LockMapping>,
     /// True if the library may have started operations that are not complete.
     pub(super) is_busy: Cell<bool>,
     /// Number of flushes and unlocks that did not call the library.
-    quiet: Cell<u32>,
+    calls_without_library: Cell<u32>,
     /// Passive target epochs that were opened in the library.
-    told: RefCell<Told>,
+    library_epochs: RefCell<LibraryEpochs>,
     generation: u32,
     /// Time of this process's last shared lock that it took after waiting for a writer.
     waited: Cell<Option<Instant>>,
@@ -65,14 +65,14 @@ pub struct Direct {
 /// One page contains the locks of accumulates; then follow the locks of epochs, one for each
 /// member.
 #[derive(Debug)]
-struct Locks {
+struct LockMapping {
     at: NonNull<u8>,
     members: usize,
 }
 
-impl Locks {
-    fn map(window: u64, members: usize) -> io::Result<Locks> {
-        let bytes = Locks::bytes(members);
+impl LockMapping {
+    fn map(window: u64, members: usize) -> io::Result<LockMapping> {
+        let bytes = LockMapping::bytes(members);
         let file = window_memory::open_locks(window, bytes as u64)?;
         let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
         // SAFETY: a new mapping.
@@ -88,7 +88,7 @@ impl Locks {
         };
         NonNull::new(at.cast())
             .filter(|_| at != libc::MAP_FAILED)
-            .map(|at| Locks { at, members })
+            .map(|at| LockMapping { at, members })
             .ok_or_else(io::Error::last_os_error)
     }
 
@@ -108,19 +108,19 @@ impl Locks {
     }
 }
 
-impl Drop for Locks {
+impl Drop for LockMapping {
     fn drop(&mut self) {
         // SAFETY: the mapping that `map` has created.
-        unsafe { libc::munmap(self.at.as_ptr().cast(), Locks::bytes(self.members)) };
+        unsafe { libc::munmap(self.at.as_ptr().cast(), LockMapping::bytes(self.members)) };
     }
 }
 
 /// Lock that excludes accumulates of other processes in a member's part.
 ///
 /// It is released when this value is dropped.
-pub struct Locked<'a>(&'a AtomicU32);
+pub struct AccumulateGuard<'a>(&'a AtomicU32);
 
-impl Drop for Locked<'_> {
+impl Drop for AccumulateGuard<'_> {
     fn drop(&mut self) {
         self.0.store(0, Ordering::Release);
     }
@@ -152,21 +152,21 @@ fn wait(word: &AtomicU32, held: u32) -> bool {
     false
 }
 
-impl Direct {
+impl DirectWindow {
     pub(super) fn new(
         rt: &Runtime,
         window: &Window,
         players: &[ProcessNumber],
-    ) -> io::Result<Direct> {
+    ) -> io::Result<DirectWindow> {
         let are_together = window.region.is_on_one_node(rt, players);
-        let map = || Locks::map(window.region.window(), window.region.members());
+        let map = || LockMapping::map(window.region.window(), window.region.members());
         let locks = are_together.then(map).transpose()?;
-        Ok(Direct {
+        Ok(DirectWindow {
             locks,
             is_busy: Cell::new(false),
-            quiet: Cell::new(0),
-            told: RefCell::default(),
-            generation: call::current().0,
+            calls_without_library: Cell::new(0),
+            library_epochs: RefCell::default(),
+            generation: call::own_instance().0,
             waited: Cell::new(None),
         })
     }
@@ -179,27 +179,27 @@ impl Direct {
 
     /// Waits for the lock of a member's part; `None` if this MPI instance has ended.
     #[inline(always)]
-    pub fn lock(&self, rank: usize) -> Option<Locked<'_>> {
+    pub fn lock(&self, rank: usize) -> Option<AccumulateGuard<'_>> {
         let word = self.locks.as_ref()?.of(rank);
-        let held = call::wanted().0.wrapping_add(1);
+        let held = call::required_instance().0.wrapping_add(1);
         let is_free = !call::is_over() && try_lock(word, held);
-        (is_free || wait(word, held)).then(|| Locked(word))
+        (is_free || wait(word, held)).then(|| AccumulateGuard(word))
     }
 
     #[inline]
-    fn lock_of_epochs(&self, rank: c_int) -> Option<Lock<'_>> {
+    fn lock_of_epochs(&self, rank: c_int) -> Option<PassiveLock<'_>> {
         let word = self
             .locks
             .as_ref()?
             .of_epochs(usize::try_from(rank).ok()?)?;
-        Some(Lock::new(word, self.generation))
+        Some(PassiveLock::new(word, self.generation))
     }
 
     /// Takes the lock of a member's part if it is free and has no waiters.
     ///
     /// Returns false if it was not taken or the member does not exist.
     #[inline]
-    pub fn take_free(&self, rank: c_int, hold: Hold) -> bool {
+    pub fn take_free(&self, rank: c_int, hold: LockKind) -> bool {
         self.lock_of_epochs(rank)
             .is_some_and(|lock| lock.take_free(hold))
     }
@@ -207,20 +207,25 @@ impl Direct {
     /// Takes the lock of a member's part if it is free and the member exists.
     ///
     /// A reader that `has_waited` for a waiting writer need not wait for another one soon.
-    pub fn take(&self, rank: c_int, hold: Hold, has_waited: bool) -> bool {
+    pub fn take(&self, rank: c_int, hold: LockKind, has_waited: bool) -> bool {
         let Some(lock) = self.lock_of_epochs(rank) else {
             return false;
         };
-        lock.take(hold, false) || hold == Hold::Shared && self.take_in_turn(lock, has_waited)
+        lock.take(hold, false)
+            || hold == LockKind::Shared && self.take_after_writer(lock, has_waited)
     }
 
     /// Takes a shared lock for which a writer may wait.
     #[cold]
-    fn take_in_turn(&self, lock: Lock<'_>, has_waited: bool) -> bool {
-        if self.waited.get().is_some_and(|then| then.elapsed() < AGAIN) {
-            return lock.take(Hold::Shared, true);
+    fn take_after_writer(&self, lock: PassiveLock<'_>, has_waited: bool) -> bool {
+        if self
+            .waited
+            .get()
+            .is_some_and(|then| then.elapsed() < WRITER_GRACE)
+        {
+            return lock.take(LockKind::Shared, true);
         }
-        let is_taken = has_waited && lock.take(Hold::Shared, true);
+        let is_taken = has_waited && lock.take(LockKind::Shared, true);
         if is_taken {
             self.waited.set(Some(Instant::now()));
         }
@@ -228,25 +233,25 @@ impl Direct {
     }
 
     /// Takes the locks of all members, or none of them.
-    pub fn take_all(&self, hold: Hold, has_waited: bool) -> bool {
+    pub fn take_all(&self, hold: LockKind, has_waited: bool) -> bool {
         let missed = self
             .members()
             .find(|&rank| !self.take(rank, hold, has_waited));
         if let Some(missed) = missed {
-            (0..missed).for_each(|rank| self.give_back(rank, hold));
+            (0..missed).for_each(|rank| self.release(rank, hold));
         }
         missed.is_none()
     }
 
-    pub fn give_back_all(&self, hold: Hold) {
-        self.members().for_each(|rank| self.give_back(rank, hold));
+    pub fn release_all(&self, hold: LockKind) {
+        self.members().for_each(|rank| self.release(rank, hold));
     }
 
     /// Releases a lock.
     #[inline]
-    pub fn give_back(&self, rank: c_int, hold: Hold) {
+    pub fn release(&self, rank: c_int, hold: LockKind) {
         if let Some(lock) = self.lock_of_epochs(rank) {
-            lock.give_back(hold);
+            lock.release(hold);
         }
     }
 
@@ -260,23 +265,27 @@ impl Direct {
 
     /// Borrows the set of passive target epochs that were opened in the library.
     #[inline]
-    pub fn told(&self) -> RefMut<'_, Told> {
-        self.told.borrow_mut()
+    pub fn library_epochs(&self) -> RefMut<'_, LibraryEpochs> {
+        self.library_epochs.borrow_mut()
     }
 
     /// True if this call need not make progress in the library.
     #[inline]
-    pub fn is_quiet(&self) -> bool {
-        self.quiet.set(self.quiet.get().wrapping_add(1));
-        !self.quiet.get().is_multiple_of(PROGRESS)
+    pub fn skip_progress(&self) -> bool {
+        self.calls_without_library
+            .set(self.calls_without_library.get().wrapping_add(1));
+        !self
+            .calls_without_library
+            .get()
+            .is_multiple_of(PROGRESS_INTERVAL)
     }
 
     #[inline]
-    pub(super) fn flush(&self) -> Flush {
-        match (self.is_quiet(), self.is_busy.get()) {
-            (_, true) => Flush::Library,
-            (false, false) => Flush::Progress,
-            (true, false) => Flush::Nothing,
+    pub(super) fn flush(&self) -> FlushWork {
+        match (self.skip_progress(), self.is_busy.get()) {
+            (_, true) => FlushWork::Library,
+            (false, false) => FlushWork::Progress,
+            (true, false) => FlushWork::Nothing,
         }
     }
 }

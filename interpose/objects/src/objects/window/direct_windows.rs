@@ -1,6 +1,6 @@
 //! Windows whose memory this process has mapped, in this MPI instance.
 
-use super::direct::{Direct, Flush};
+use super::direct::{DirectWindow, FlushWork};
 use super::rma_window::Window;
 use super::window_entries::{get, index};
 use crate::Runtime;
@@ -17,7 +17,7 @@ use understudy_numbers::ProcessNumber;
 ///
 /// # Errors
 /// The file of its locks cannot be mapped.
-pub fn direct(rt: &Runtime, win: VirtWin) -> io::Result<Option<Rc<Direct>>> {
+pub fn direct(rt: &Runtime, win: VirtWin) -> io::Result<Option<Rc<DirectWindow>>> {
     let Some(window) = get(rt, win).filter(|window| window.region.is_mapped()) else {
         return Ok(None);
     };
@@ -25,23 +25,23 @@ pub fn direct(rt: &Runtime, win: VirtWin) -> io::Result<Option<Rc<Direct>>> {
     if let Some(known) = rt.objects.direct.borrow().get(&number) {
         return Ok(Some(Rc::clone(known)));
     }
-    renew(rt, number, &window, &world::get(rt).players)
+    map_locks(rt, number, &window, &world::get(rt).process_of)
 }
 
 /// Maps the locks of the window with this index; `players` are the workers' processes.
 ///
 /// # Errors
 /// As [`direct`].
-pub(super) fn renew(
+pub(super) fn map_locks(
     rt: &Runtime,
     index: u32,
     window: &Window,
     players: &[ProcessNumber],
-) -> io::Result<Option<Rc<Direct>>> {
+) -> io::Result<Option<Rc<DirectWindow>>> {
     if !window.region.is_mapped() {
         return Ok(None);
     }
-    let new = Direct::new(rt, window, players).inspect_err(|why| {
+    let new = DirectWindow::new(rt, window, players).inspect_err(|why| {
         log::error!(
             "{}",
             message::window_locks_not_mapped(SHARED_MEMORY_DIRECTORY, why)
@@ -56,11 +56,11 @@ pub(super) fn renew(
 }
 
 /// Returns the wait that a flush of a rank, or of all ranks, needs.
-pub fn flush(rt: &Runtime, win: VirtWin, rank: Option<c_int>) -> Flush {
-    let is_passive = get(rt, win).is_some_and(|window| window.epochs.are_passive(rank));
+pub fn flush(rt: &Runtime, win: VirtWin, rank: Option<c_int>) -> FlushWork {
+    let is_passive = get(rt, win).is_some_and(|window| window.epochs.is_passive(rank));
     match direct(rt, win) {
         Ok(Some(direct)) if is_passive => direct.flush(),
-        _ => Flush::Library,
+        _ => FlushWork::Library,
     }
 }
 

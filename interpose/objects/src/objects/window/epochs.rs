@@ -1,7 +1,7 @@
 //! Open epochs of windows (MPI 4.1, 12.5).
 #![allow(unsafe_code)]
 
-use super::held::Held;
+use super::own_locks::OwnLocks;
 use crate::generated::real;
 use std::collections::BTreeSet;
 use std::ffi::c_int;
@@ -14,7 +14,7 @@ pub const NO_CHECK: c_int = 1;
 
 /// Kind of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hold {
+pub enum LockKind {
     Shared,
     Exclusive,
     /// No lock, since the program asserts that there are no conflicting ones (MPI 4.1, 12.5.5).
@@ -23,14 +23,14 @@ pub enum Hold {
     Unchecked,
 }
 
-impl Hold {
+impl LockKind {
     /// Returns the kind of a lock from its type and assertion.
     #[inline]
-    pub fn of(kind: c_int, assert: c_int) -> Option<Hold> {
+    pub fn of(kind: c_int, assert: c_int) -> Option<LockKind> {
         match kind {
-            LOCK_SHARED | LOCK_EXCLUSIVE if assert & NO_CHECK != 0 => Some(Hold::Unchecked),
-            LOCK_SHARED => Some(Hold::Shared),
-            LOCK_EXCLUSIVE => Some(Hold::Exclusive),
+            LOCK_SHARED | LOCK_EXCLUSIVE if assert & NO_CHECK != 0 => Some(LockKind::Unchecked),
+            LOCK_SHARED => Some(LockKind::Shared),
+            LOCK_EXCLUSIVE => Some(LockKind::Exclusive),
             _ => None,
         }
     }
@@ -44,7 +44,7 @@ pub struct Epochs {
     /// Assertion of `MPI_Win_lock_all`, if all members are locked.
     pub all: Option<i32>,
     /// Locks of single members, including members that are targets of general epochs.
-    pub locks: Held,
+    pub locks: OwnLocks,
     /// Targets between `MPI_Win_start` and `MPI_Win_complete`.
     pub targets: Option<Vec<i32>>,
     /// Origins between `MPI_Win_post` and `MPI_Win_wait`.
@@ -57,12 +57,12 @@ pub struct Epochs {
 
 impl Epochs {
     /// True between start and complete, and between post and wait.
-    pub fn are_general(&self) -> bool {
+    pub fn is_general(&self) -> bool {
         self.targets.is_some() || self.origins.is_some()
     }
 
     /// True if this process may access a member's part.
-    pub fn admit(&self, rank: c_int) -> bool {
+    pub fn may_access(&self, rank: c_int) -> bool {
         let is_target = || {
             self.targets
                 .as_ref()
@@ -72,7 +72,7 @@ impl Epochs {
     }
 
     /// True if a lock is held: on `rank`, or without it, on any member.
-    pub(super) fn are_passive(&self, rank: Option<c_int>) -> bool {
+    pub(super) fn is_passive(&self, rank: Option<c_int>) -> bool {
         self.all.is_some() || rank.map_or(!self.locks.is_empty(), |rank| self.locks.has(rank))
     }
 
@@ -93,20 +93,20 @@ impl Epochs {
 
     /// Returns the kind of the lock that this process holds on a member's part.
     #[inline]
-    pub fn held(&self, rank: c_int) -> Option<Hold> {
+    pub fn lock_kind(&self, rank: c_int) -> Option<LockKind> {
         self.locks
             .get(rank)
-            .and_then(|(kind, assert)| Hold::of(kind, assert))
+            .and_then(|(kind, assert)| LockKind::of(kind, assert))
     }
 
     /// Returns the kind of the lock that this process holds on all members.
-    pub fn held_of_all(&self) -> Option<Hold> {
-        Hold::of(LOCK_SHARED, self.all?)
+    pub fn lock_all_kind(&self) -> Option<LockKind> {
+        LockKind::of(LOCK_SHARED, self.all?)
     }
 
     /// True if an epoch is open that excludes an epoch between fences.
-    pub(super) fn is_held(&self) -> bool {
-        self.all.is_some() || !self.locks.is_empty() || self.are_general()
+    pub(super) fn excludes_fence(&self) -> bool {
+        self.all.is_some() || !self.locks.is_empty() || self.is_general()
     }
 
     /// Reopens these epochs on a window that has been rebuilt. Collective.

@@ -11,27 +11,27 @@
 //! take it once more ([`super::Epochs::open`]). Processes that are still in an earlier MPI instance
 //! cannot change the word.
 
-use super::epochs::Hold;
+use super::epochs::LockKind;
 use std::cmp::Ordering::{Equal, Greater, Less};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A process holds the lock exclusively.
 const WRITER: u32 = 1 << 31;
 /// A process waits for an exclusive lock, so no new readers are admitted.
-const WAITS: u32 = 1 << 30;
+const WRITER_WAITS: u32 = 1 << 30;
 
 /// Lock of a member's part, for processes of one MPI instance.
 #[derive(Clone, Copy)]
-pub struct Lock<'a> {
+pub struct PassiveLock<'a> {
     word: &'a AtomicU64,
     generation: u32,
 }
 
-impl Lock<'_> {
+impl PassiveLock<'_> {
     /// Returns a lock on a word of shared memory, whose initial value is zero.
     #[inline]
-    pub fn new(word: &AtomicU64, generation: u32) -> Lock<'_> {
-        Lock { word, generation }
+    pub fn new(word: &AtomicU64, generation: u32) -> PassiveLock<'_> {
+        PassiveLock { word, generation }
     }
 
     /// Changes the state if `change` returns a new one; returns true in that case.
@@ -60,11 +60,11 @@ impl Lock<'_> {
 
     /// Takes the lock if it is free and no process waits for it.
     #[inline]
-    pub fn take_free(self, hold: Hold) -> bool {
+    pub fn take_free(self, hold: LockKind) -> bool {
         self.change(|state| match hold {
-            Hold::Shared => (state & (WRITER | WAITS) == 0).then_some(state + 1),
-            Hold::Exclusive => (state == 0).then_some(WRITER),
-            Hold::Unchecked => Some(state),
+            LockKind::Shared => (state & (WRITER | WRITER_WAITS) == 0).then_some(state + 1),
+            LockKind::Exclusive => (state == 0).then_some(WRITER),
+            LockKind::Unchecked => Some(state),
         })
     }
 
@@ -73,66 +73,71 @@ impl Lock<'_> {
     /// Readers are blocked while a writer waits. A reader that `has_waited` for a long time is not,
     /// since the writer may wait for a lock of that reader.
     #[inline]
-    pub fn take(self, hold: Hold, has_waited: bool) -> bool {
-        let barred = if has_waited { WRITER } else { WRITER | WAITS };
+    pub fn take(self, hold: LockKind, has_waited: bool) -> bool {
+        let barred = if has_waited {
+            WRITER
+        } else {
+            WRITER | WRITER_WAITS
+        };
         match hold {
-            Hold::Shared => self.change(|state| (state & barred == 0).then_some(state + 1)),
-            Hold::Exclusive => {
-                self.change(|state| (state & !WAITS == 0).then_some(WRITER)) || self.wish()
+            LockKind::Shared => self.change(|state| (state & barred == 0).then_some(state + 1)),
+            LockKind::Exclusive => {
+                self.change(|state| (state & !WRITER_WAITS == 0).then_some(WRITER))
+                    || self.announce_writer()
             }
-            Hold::Unchecked => true,
+            LockKind::Unchecked => true,
         }
     }
 
     /// Announces a waiting writer to readers; returns false, since the lock is not taken.
     #[cold]
-    fn wish(self) -> bool {
-        self.change(|state| Some(state | WAITS));
+    fn announce_writer(self) -> bool {
+        self.change(|state| Some(state | WRITER_WAITS));
         false
     }
 
     #[inline]
-    pub fn give_back(self, hold: Hold) {
+    pub fn release(self, hold: LockKind) {
         self.change(|state| match hold {
-            Hold::Shared => Some(state.saturating_sub(1)),
-            Hold::Exclusive => Some(state & !WRITER),
-            Hold::Unchecked => None,
+            LockKind::Shared => Some(state.saturating_sub(1)),
+            LockKind::Exclusive => Some(state & !WRITER),
+            LockKind::Unchecked => None,
         });
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Hold::{Exclusive, Shared};
+    use super::LockKind::{Exclusive, Shared};
     use super::*;
 
     #[test]
     fn one_writer_excludes_all_others() {
         let word = AtomicU64::new(0);
-        let lock = Lock::new(&word, 3);
+        let lock = PassiveLock::new(&word, 3);
         assert!(lock.take(Shared, false) && lock.take(Shared, false));
         assert!(!lock.take(Exclusive, false));
         // Now a writer waits.
         assert!(!lock.take(Shared, false) && lock.take(Shared, true));
-        (0..3).for_each(|_| lock.give_back(Shared));
+        (0..3).for_each(|_| lock.release(Shared));
         assert!(!lock.take(Shared, false) && lock.take(Exclusive, false));
         assert!(!lock.take(Shared, true) && !lock.take(Exclusive, false));
-        lock.give_back(Exclusive);
+        lock.release(Exclusive);
         assert!(lock.take(Exclusive, false));
-        lock.give_back(Exclusive);
+        lock.release(Exclusive);
         assert!(lock.take(Shared, false));
     }
 
     #[test]
     fn a_later_generation_finds_it_free() {
         let word = AtomicU64::new(0);
-        let [before, after] = [3, 4].map(|generation| Lock::new(&word, generation));
+        let [before, after] = [3, 4].map(|generation| PassiveLock::new(&word, generation));
         assert!(before.take(Exclusive, false));
         assert!(after.take(Shared, false));
-        before.give_back(Exclusive);
+        before.release(Exclusive);
         assert!(!before.take(Shared, true) && !before.take(Exclusive, false));
         assert!(!after.take(Exclusive, false));
-        after.give_back(Shared);
+        after.release(Shared);
         assert!(after.take(Exclusive, false));
     }
 }

@@ -5,10 +5,10 @@
 //! already.
 #![allow(unsafe_code)]
 
-use super::direct::Direct;
+use super::direct::DirectWindow;
 use super::direct_windows::{self, direct};
 use super::epochs::{Epochs, LOCK_SHARED, NO_CHECK};
-use super::recent;
+use super::recent_access;
 use super::window_entries::get;
 use crate::Runtime;
 use crate::errors::SUCCESS;
@@ -23,8 +23,8 @@ use understudy_mpi::real_types::RealWin;
 ///
 /// # Errors
 /// The file of its locks cannot be mapped.
-pub fn own(rt: &Runtime, win: VirtWin) -> io::Result<Option<Rc<Direct>>> {
-    if let Some(direct) = recent::direct_of(rt, win) {
+pub fn with_own_locks(rt: &Runtime, win: VirtWin) -> io::Result<Option<Rc<DirectWindow>>> {
+    if let Some(direct) = recent_access::cached_window(rt, win) {
         return Ok(direct.has_locks().then_some(direct));
     }
     Ok(direct(rt, win)?.filter(|direct| direct.has_locks()))
@@ -34,12 +34,12 @@ pub fn own(rt: &Runtime, win: VirtWin) -> io::Result<Option<Rc<Direct>>> {
 ///
 /// Must be called before the library performs an operation on the window. Returns the library's
 /// return code.
-pub fn tell(rt: &Runtime, win: VirtWin) -> c_int {
-    let (Ok(Some(own)), Some(window)) = (own(rt, win), get(rt, win)) else {
+pub fn open_in_library(rt: &Runtime, win: VirtWin) -> c_int {
+    let (Ok(Some(own)), Some(window)) = (with_own_locks(rt, win), get(rt, win)) else {
         return SUCCESS;
     };
     let (Epochs { all, locks, .. }, mut told, real) =
-        (&window.epochs, own.told(), real_win(rt, win));
+        (&window.epochs, own.library_epochs(), real_win(rt, win));
     // SAFETY: a window of the runtime.
     unsafe {
         if all.is_some() && !told.all {
@@ -64,20 +64,24 @@ pub fn tell(rt: &Runtime, win: VirtWin) -> c_int {
 /// Calls a procedure of the library that needs the epochs of this window.
 ///
 /// Returns the return code of the procedure, or of the opening of the epochs.
-pub fn told(rt: &Runtime, win: VirtWin, procedure: impl FnOnce() -> c_int) -> c_int {
-    match tell(rt, win) {
+pub fn call_in_epochs(rt: &Runtime, win: VirtWin, procedure: impl FnOnce() -> c_int) -> c_int {
+    match open_in_library(rt, win) {
         SUCCESS => procedure(),
         rc => rc,
     }
 }
 
 /// Same as [`told`], for a procedure that starts an operation which may stay incomplete.
-pub fn begun(rt: &Runtime, win: VirtWin, procedure: impl FnOnce(RealWin) -> c_int) -> c_int {
+pub fn start_in_epochs(
+    rt: &Runtime,
+    win: VirtWin,
+    procedure: impl FnOnce(RealWin) -> c_int,
+) -> c_int {
     direct_windows::set_busy(rt, win, true);
-    told(rt, win, || procedure(real_win(rt, win)))
+    call_in_epochs(rt, win, || procedure(real_win(rt, win)))
 }
 
 /// Records that all operations of the library on a window are complete.
-pub fn end(rt: &Runtime, win: VirtWin) {
+pub fn mark_complete(rt: &Runtime, win: VirtWin) {
     direct_windows::set_busy(rt, win, false);
 }

@@ -1,8 +1,8 @@
 //! Memory of one member of a window, as the last access found it.
 
-use super::direct::Direct;
+use super::direct::DirectWindow;
 use super::epochs::Epochs;
-use super::number::Number;
+use super::number_type::NumberType;
 use crate::handles::{VirtDatatype, VirtWin};
 use std::ffi::c_int;
 use std::rc::Rc;
@@ -15,7 +15,7 @@ pub struct RecentPart {
     pub(super) datatype: VirtDatatype,
     /// Size of an element of `datatype` in bytes.
     pub(super) element: u64,
-    pub(super) number: Option<Number>,
+    pub(super) number: Option<NumberType>,
     pub(super) memory: u64,
     pub(super) size: u64,
     pub(super) unit: u64,
@@ -23,7 +23,7 @@ pub struct RecentPart {
     pub(super) is_open: bool,
     /// True if this process holds a lock on the part.
     pub(super) is_passive: bool,
-    pub(super) direct: Rc<Direct>,
+    pub(super) direct: Rc<DirectWindow>,
 }
 
 impl RecentPart {
@@ -33,9 +33,9 @@ impl RecentPart {
     }
 
     #[inline]
-    pub(super) fn note(&mut self, epochs: &Epochs) {
-        self.is_open = epochs.admit(self.rank);
-        self.is_passive = epochs.are_passive(Some(self.rank));
+    pub(super) fn update(&mut self, epochs: &Epochs) {
+        self.is_open = epochs.may_access(self.rank);
+        self.is_passive = epochs.is_passive(Some(self.rank));
     }
 
     /// Records a lock or unlock of the part, outside of fences.
@@ -47,7 +47,7 @@ impl RecentPart {
     }
 
     #[inline]
-    pub(super) fn place(&self, disp: isize, count: c_int) -> Option<(u64, u64)> {
+    pub(super) fn memory(&self, disp: isize, count: c_int) -> Option<(u64, u64)> {
         let bytes = self.element * u64::try_from(count).ok()?;
         if !self.is_open {
             return None;

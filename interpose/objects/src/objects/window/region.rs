@@ -22,7 +22,7 @@ use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::{ProcessNumber, Worker};
 
-const PAGE: u64 = PAGE_SIZE as u64;
+const PAGE_BYTES: u64 = PAGE_SIZE as u64;
 
 /// Memory that a member has requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
@@ -37,12 +37,12 @@ pub struct Segment {
 
 /// Memory of all members.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-pub struct Region {
+pub struct SharedRegion {
     /// First address in this process; zero if the region has no bytes.
     pub(super) base: u64,
     /// Segments of the members, in the order of ranks.
     pub(super) segments: Vec<Segment>,
-    /// Offsets of the segments from `base`, and the end of the last one.
+    /// Offsets of the segments from `only_base`, and the end of the last one.
     pub(super) starts: Vec<u64>,
     /// Number of the window in the names of its files.
     pub(super) window: u64,
@@ -58,13 +58,13 @@ fn may_be_apart(segments: &[Segment]) -> bool {
 /// Returns the offsets of the segments, followed by the end of the last one.
 ///
 /// There are no gaps unless all members allow them.
-pub(super) fn starts(segments: &[Segment]) -> Vec<u64> {
+pub(super) fn segment_starts(segments: &[Segment]) -> Vec<u64> {
     let may_be_apart = may_be_apart(segments);
     let mut starts = vec![0];
     for segment in segments {
         let end = starts[starts.len() - 1] + segment.size.max(0) as u64;
         starts.push(if may_be_apart {
-            end.next_multiple_of(PAGE)
+            end.next_multiple_of(PAGE_BYTES)
         } else {
             end
         });
@@ -72,12 +72,12 @@ pub(super) fn starts(segments: &[Segment]) -> Vec<u64> {
     starts
 }
 
-impl Region {
+impl SharedRegion {
     /// Returns the size of the region in bytes, in whole pages.
     pub(super) fn length(&self) -> u64 {
         self.starts
             .last()
-            .map_or(0, |end| end.next_multiple_of(PAGE))
+            .map_or(0, |end| end.next_multiple_of(PAGE_BYTES))
     }
 
     /// Returns the files, and the bytes of the region that are in each file.
@@ -85,7 +85,7 @@ impl Region {
     /// A page with segments of two members is in the file of the lower rank.
     fn parts(&self) -> impl Iterator<Item = (WindowPart, Range<u64>)> {
         let bounds = self.starts.windows(2).map(|ends| {
-            let [start, end] = [ends[0], ends[1]].map(|at| at.next_multiple_of(PAGE));
+            let [start, end] = [ends[0], ends[1]].map(|at| at.next_multiple_of(PAGE_BYTES));
             start..end
         });
         let part = |&owner| WindowPart {
@@ -110,7 +110,7 @@ impl Region {
     pub fn reaches(&self, rt: &Runtime, member: usize) -> bool {
         let world = world::get(rt);
         let node = |process: ProcessNumber| world.nodes[process.index()];
-        let player = |owner: &Worker| world.players[owner.index()];
+        let player = |owner: &Worker| world.process_of[owner.index()];
         self.owners
             .get(member)
             .is_some_and(|owner| node(player(owner)) == node(world.process))
@@ -131,7 +131,7 @@ impl Region {
     }
 
     /// Returns the lowest rank with memory.
-    pub fn first(&self) -> Option<usize> {
+    pub fn first_rank_with_memory(&self) -> Option<usize> {
         self.segments.iter().position(|segment| segment.size > 0)
     }
 
@@ -227,16 +227,16 @@ impl Region {
 mod tests {
     use super::*;
 
-    fn region(sizes: &[i64], is_apart: bool) -> Region {
+    fn region(sizes: &[i64], is_apart: bool) -> SharedRegion {
         let segment = |&size| Segment {
             size,
             disp_unit: 1,
             is_apart,
         };
         let segments: Vec<Segment> = sizes.iter().map(segment).collect();
-        Region {
+        SharedRegion {
             base: 0x10000,
-            starts: starts(&segments),
+            starts: segment_starts(&segments),
             owners: (0..sizes.len() as u32)
                 .map(|rank| Worker(2 * rank))
                 .collect(),
@@ -246,10 +246,13 @@ mod tests {
     }
 
     /// Checks that every page is in one file, and that the files are contiguous.
-    fn assert_covered(region: &Region) {
+    fn assert_covered(region: &SharedRegion) {
         let mut at = 0;
         for (part, bytes) in region.parts() {
-            assert_eq!((part.window, bytes.start, bytes.start % PAGE), (5, at, 0));
+            assert_eq!(
+                (part.window, bytes.start, bytes.start % PAGE_BYTES),
+                (5, at, 0)
+            );
             at = bytes.end;
         }
         assert_eq!(at, region.length());
@@ -270,13 +273,13 @@ mod tests {
             [3, 1, 5].map(part),
             [Some((0x10000 + 8292, 5)), Some((0x10000 + 100, 0)), None]
         );
-        assert_eq!(found.first(), Some(0));
+        assert_eq!(found.first_rank_with_memory(), Some(0));
         assert_eq!(region(&[0, 0], false).parts().count(), 0);
-        assert_eq!(region(&[0, 7], false).first(), Some(1));
+        assert_eq!(region(&[0, 7], false).first_rank_with_memory(), Some(1));
     }
 
     #[test]
-    fn segments_may_be_apart_if_all_say_so() {
+    fn segments_may_have_gaps_if_all_members_allow_them() {
         let found = region(&[100, 0, 5000], true);
         assert_eq!(found.starts, [0, 4096, 4096, 12288]);
         assert_covered(&found);

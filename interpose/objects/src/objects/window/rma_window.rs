@@ -1,7 +1,7 @@
 //! Recipes of windows.
 
 use super::epochs::Epochs;
-use super::region::Region;
+use super::region::SharedRegion;
 use crate::objects::attribute::value::Attributes;
 use crate::objects::comm::hints::Pairs;
 use std::ffi::c_int;
@@ -14,7 +14,7 @@ pub const NO_LOCKS: &[u8] = b"no_locks";
 
 /// Procedure that creates a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-pub enum Flavor {
+pub enum WindowFlavor {
     Create = 1,
     Allocate = 2,
     Dynamic = 3,
@@ -27,19 +27,19 @@ pub struct Window {
     /// Index of the window's communicator.
     pub comm: u32,
     /// Procedure that has created the window.
-    pub flavor: Flavor,
+    pub flavor: WindowFlavor,
     /// Address of this process's part on the program side.
     pub base: u64,
     /// Size of this process's part in bytes.
     pub size: i64,
     /// Unit of displacements in bytes.
     pub disp_unit: i32,
-    /// Address of [`Cells`] on the program side, in a block of malloc(3).
+    /// Address of [`AttributeCells`] on the program side, in a block of malloc(3).
     pub cells: u64,
     /// Block of malloc(3) for the memory of `MPI_Win_allocate`; zero if that memory is shared.
     pub block: u64,
     /// Memory that the members share.
-    pub region: Region,
+    pub region: SharedRegion,
     /// Memory attached to a dynamic window: addresses and sizes in bytes, in that order.
     ///
     /// The pieces are in the order of attachment.
@@ -59,7 +59,7 @@ pub struct Window {
 
 /// Values of predefined attributes, whose addresses on the program side the program gets.
 #[repr(C)]
-pub struct Cells {
+pub struct AttributeCells {
     pub(super) size: i64,
     pub(super) disp_unit: c_int,
     pub(super) flavor: c_int,
@@ -69,7 +69,7 @@ pub struct Cells {
 impl Window {
     /// True if the memory belongs to the library, so that no replica contains it.
     pub(super) fn is_in_library(&self) -> bool {
-        let is_allocated = matches!(self.flavor, Flavor::Allocate | Flavor::Shared);
+        let is_allocated = matches!(self.flavor, WindowFlavor::Allocate | WindowFlavor::Shared);
         is_allocated && self.block == 0 && !self.region.is_mapped()
     }
 
@@ -90,7 +90,7 @@ impl Window {
         let at = disp.checked_mul(isize::try_from(segment.disp_unit).ok()?)?;
         let begin = u64::try_from(at.checked_add(first)?).ok()?;
         let is_inside = begin.checked_add(bytes)? <= u64::try_from(segment.size).ok()?;
-        (is_inside && self.epochs.admit(rank) && self.region.reaches(rt, member))
+        (is_inside && self.epochs.may_access(rank) && self.region.reaches(rt, member))
             .then_some(base.wrapping_add_signed(at as i64))
     }
 }

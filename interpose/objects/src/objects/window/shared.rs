@@ -1,9 +1,9 @@
-//! Allocation of the memory that the members of a window share ([`Region`]).
+//! Allocation of the memory that the members of a window share ([`SharedRegion`]).
 #![allow(unsafe_code)]
 
-use super::region::starts;
-pub use super::region::{Region, Segment};
-use super::rma_window::{Flavor, Window};
+use super::region::segment_starts;
+pub use super::region::{Segment, SharedRegion};
+use super::rma_window::{Window, WindowFlavor};
 use crate::Runtime;
 use crate::errors::ERR_NO_MEM;
 use crate::objects::{comm, objects};
@@ -19,23 +19,23 @@ use understudy_numbers::{ProcessNumber, Worker};
 const ERR_RMA_SHARED: c_int = 71;
 
 /// Divisor of the free memory for files: an optional window may take one such share.
-const SHARE: u64 = 4;
+const MAX_SHARE_DIVISOR: u64 = 4;
 
 /// Makes this process the owner of the worker's parts of windows.
 ///
 /// The parts are in the image of their owner.
-pub fn belong_to(worker: Worker) {
+pub fn own_parts_of(worker: Worker) {
     window_memory::set_worker(|| user::in_job_memory(&process_info::job(), ""), worker);
 }
 
 /// True if a window of this size takes a small share of the free memory.
-fn is_plenty(bytes: u64) -> bool {
+fn is_small_share(bytes: u64) -> bool {
     // SAFETY: statvfs(3) of a path, with a structure of this frame.
     unsafe {
         let mut found: libc::statvfs = std::mem::zeroed();
         let path = std::ffi::CString::new(SHARED_MEMORY_DIRECTORY).unwrap_or_default();
         libc::statvfs(path.as_ptr(), &mut found) == 0
-            && found.f_bavail.saturating_mul(found.f_frsize) / SHARE >= bytes
+            && found.f_bavail.saturating_mul(found.f_frsize) / MAX_SHARE_DIVISOR >= bytes
     }
 }
 
@@ -45,16 +45,16 @@ fn is_plenty(bytes: u64) -> bool {
 ///
 /// # Errors
 /// `MPI_ERR_NO_MEM`, or the error of a real procedure.
-pub fn allocate_if_plenty(
+pub fn allocate_if_cheap(
     rt: &Runtime,
     own: u32,
     real: RealComm,
     segment: Segment,
-) -> Result<Option<Region>, c_int> {
+) -> Result<Option<SharedRegion>, c_int> {
     let code = |error: mpi::Error| error.code();
     let sizes = gather::gather_from_all(real, &segment.size).map_err(code)?;
     let bytes = sizes.iter().map(|&size| size.max(0) as u64).sum();
-    if gather::all_true(real, world::is_on_one_node(rt) && is_plenty(bytes)).map_err(code)? {
+    if gather::all_true(real, world::is_on_one_node(rt) && is_small_share(bytes)).map_err(code)? {
         return allocate(rt, own, real, segment).map(Some);
     }
     Ok(None)
@@ -68,19 +68,24 @@ pub fn allocate_if_plenty(
 /// # Errors
 /// `MPI_ERR_RMA_SHARED` if they are on several nodes, `MPI_ERR_NO_MEM`, or the error of a real
 /// procedure.
-pub fn allocate(rt: &Runtime, own: u32, real: RealComm, segment: Segment) -> Result<Region, c_int> {
+pub fn allocate(
+    rt: &Runtime,
+    own: u32,
+    real: RealComm,
+    segment: Segment,
+) -> Result<SharedRegion, c_int> {
     let code = |error: mpi::Error| error.code();
-    belong_to(world::worker(rt));
+    own_parts_of(world::worker(rt));
     let members = comm::handle(rt, own);
     let segments = gather::gather_from_all(real, &segment).map_err(code)?;
-    let mut region = Region {
+    let mut region = SharedRegion {
         base: 0,
-        starts: starts(&segments),
+        starts: segment_starts(&segments),
         segments,
         window: comm::get(rt, members).map_or(0, |comm| comm.uid),
         owners: comm::members(rt, members).unwrap_or_default(),
     };
-    if !region.is_on_one_node(rt, &world::get(rt).players) {
+    if !region.is_on_one_node(rt, &world::get(rt).process_of) {
         return Err(ERR_RMA_SHARED);
     }
     // No process has mapped the file; an existing one is a leftover.
@@ -106,21 +111,21 @@ pub fn allocate(rt: &Runtime, own: u32, real: RealComm, segment: Segment) -> Res
 /// Error for workers that share memory and would be on several nodes.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", message::SHARED_WINDOW_ON_SEVERAL_NODES)]
-pub struct Apart;
+pub struct OnSeveralNodes;
 
 /// Checks that the members of each window of `MPI_Win_allocate_shared` are on one node.
 ///
 /// `players` are the workers' processes. Members of other windows may be on several nodes: the
-/// library accesses the parts that this process cannot ([`Region::reaches`]).
+/// library accesses the parts that this process cannot ([`SharedRegion::reaches`]).
 ///
 /// # Errors
 /// Members are on several nodes.
-pub fn check_nodes(rt: &Runtime, players: &[ProcessNumber]) -> Result<(), Apart> {
+pub fn check_nodes(rt: &Runtime, players: &[ProcessNumber]) -> Result<(), OnSeveralNodes> {
     let all = objects(rt);
-    let shared = |window: &Window| window.flavor == Flavor::Shared;
+    let shared = |window: &Window| window.flavor == WindowFlavor::Shared;
     let mut windows = all.windows.iter().map(|(_, window)| window);
     windows
         .all(|window| !shared(window) || window.region.is_on_one_node(rt, players))
         .then_some(())
-        .ok_or(Apart)
+        .ok_or(OnSeveralNodes)
 }

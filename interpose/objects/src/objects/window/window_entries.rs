@@ -2,14 +2,14 @@
 #![allow(unsafe_code)]
 
 use super::epochs::Epochs;
-use super::rma_window::{Cells, Window};
+use super::rma_window::{AttributeCells, Window};
 use super::window_hints::info_of;
 use crate::Runtime;
 use crate::abi;
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtComm, VirtWin, real_comm, real_win};
 use crate::objects::attribute::value::Attributes;
-use crate::objects::lookup::{Predefined, created};
+use crate::objects::lookup::{PredefinedHandle, created_index};
 use crate::objects::{comm, objects, objects_mut};
 use std::cell::{Ref, RefMut};
 use std::ffi::{c_int, c_void};
@@ -25,7 +25,7 @@ const MODEL: c_int = 11;
 
 /// Returns the program's handle of `MPI_WIN_NULL`.
 pub fn null_handle(rt: &Runtime) -> VirtWin {
-    static NULL: Predefined = Predefined::new("ompi_mpi_win_null");
+    static NULL: PredefinedHandle = PredefinedHandle::new("ompi_mpi_win_null");
     VirtWin(NULL.get(rt))
 }
 
@@ -36,7 +36,7 @@ pub fn handle(index: u32) -> VirtWin {
 
 /// Returns the index of a window.
 pub fn index(rt: &Runtime, win: VirtWin) -> Option<u32> {
-    created(HandleKind::Win, win.0).filter(|&index| objects(rt).windows.get(index).is_some())
+    created_index(HandleKind::Win, win.0).filter(|&index| objects(rt).windows.get(index).is_some())
 }
 
 /// Returns the recipe of a window.
@@ -81,24 +81,24 @@ pub fn predefined(rt: &Runtime, win: VirtWin, key: c_int) -> Option<u64> {
     let cell = |offset: usize| window.cells + offset as u64;
     match key {
         BASE => Some(window.base),
-        SIZE => Some(cell(std::mem::offset_of!(Cells, size))),
-        DISP_UNIT => Some(cell(std::mem::offset_of!(Cells, disp_unit))),
-        CREATE_FLAVOR => Some(cell(std::mem::offset_of!(Cells, flavor))),
-        MODEL => Some(cell(std::mem::offset_of!(Cells, model))),
+        SIZE => Some(cell(std::mem::offset_of!(AttributeCells, size))),
+        DISP_UNIT => Some(cell(std::mem::offset_of!(AttributeCells, disp_unit))),
+        CREATE_FLAVOR => Some(cell(std::mem::offset_of!(AttributeCells, flavor))),
+        MODEL => Some(cell(std::mem::offset_of!(AttributeCells, model))),
         _ => None,
     }
 }
 
 /// Enters a window whose real window exists, and fills its cells.
 pub fn register(rt: &Runtime, real: RealWin, window: Window) -> VirtWin {
-    let cells = Cells {
+    let cells = AttributeCells {
         size: window.size,
         disp_unit: window.disp_unit,
         flavor: abi::integer_for_program(Domain::WinFlavor, window.flavor as c_int),
         model: model(real),
     };
     // SAFETY: a block of this size from the program's malloc(3).
-    unsafe { (window.cells as *mut Cells).write(cells) };
+    unsafe { (window.cells as *mut AttributeCells).write(cells) };
     return_errors(real);
     let info = info_of(rt, real);
     let index = objects_mut(rt).windows.insert(Window { info, ..window });
@@ -134,7 +134,7 @@ pub(super) fn return_errors(win: RealWin) {
 }
 
 /// Window with its real handle, its communicator and its open epochs.
-pub(super) struct Known {
+pub(super) struct OrderedWindow {
     pub(super) index: u32,
     pub(super) real: RealWin,
     pub(super) comm: VirtComm,
@@ -144,7 +144,7 @@ pub(super) struct Known {
 /// Returns all windows of workers only, in one order for all members.
 ///
 /// The order is that of their communicators' `uid`s.
-pub(super) fn in_order(rt: &Runtime) -> Vec<Known> {
+pub(super) fn in_order(rt: &Runtime) -> Vec<OrderedWindow> {
     let all = objects(rt);
     let numbered = |(index, window): (u32, &Window)| {
         let comm = all.comms.get(window.comm)?;
@@ -154,7 +154,7 @@ pub(super) fn in_order(rt: &Runtime) -> Vec<Known> {
     sorted.sort_unstable();
     let known = |(_, index): (u64, u32)| {
         let window = all.windows.get(index)?;
-        Some(Known {
+        Some(OrderedWindow {
             index,
             real: real_win(rt, handle(index)),
             comm: comm::handle(rt, window.comm),

@@ -25,19 +25,19 @@ pub fn info_of(rt: &Runtime, win: RealWin) -> Pairs {
 }
 
 /// Program's hints for a window, in the form for the library.
-pub struct Hints {
+pub struct WindowHints {
     /// Program's value of [`NO_LOCKS`].
     pub no_locks: Option<Vec<u8>>,
     pub real: RealInfo,
     is_own: bool,
 }
 
-impl Hints {
+impl WindowHints {
     /// Reads the hints of an info object.
     ///
     /// # Errors
     /// The error of a real procedure.
-    pub fn of(rt: &Runtime, info: VirtInfo) -> Result<Hints, c_int> {
+    pub fn of(rt: &Runtime, info: VirtInfo) -> Result<WindowHints, c_int> {
         let mut pairs = info::pairs(rt, info);
         let said = pairs.iter().find(|(key, _)| key == NO_LOCKS);
         let no_locks = said.map(|(_, value)| value.clone());
@@ -48,7 +48,7 @@ impl Hints {
         } else {
             real_info(rt, info)
         };
-        Ok(Hints {
+        Ok(WindowHints {
             no_locks,
             real,
             is_own,
@@ -56,7 +56,7 @@ impl Hints {
     }
 }
 
-impl Drop for Hints {
+impl Drop for WindowHints {
     fn drop(&mut self) {
         if self.is_own {
             // SAFETY: an info object of the runtime.
@@ -66,7 +66,7 @@ impl Drop for Hints {
 }
 
 /// Returns the hints of a window that the program sees.
-pub fn told_hints(rt: &Runtime, window: &Window, real: RealWin) -> Pairs {
+pub fn visible_hints(rt: &Runtime, window: &Window, real: RealWin) -> Pairs {
     let mut pairs = info::Info {
         pairs: info_of(rt, real),
     };
@@ -78,7 +78,7 @@ pub fn told_hints(rt: &Runtime, window: &Window, real: RealWin) -> Pairs {
 
 /// Creates a real info object with these hints, which the caller must free.
 pub(super) fn info_with(rt: &Runtime, pairs: &Pairs) -> Result<RealInfo, c_int> {
-    info::make(
+    info::create_real(
         rt,
         &info::Info {
             pairs: pairs.clone(),

@@ -1,10 +1,10 @@
 //! Rebuild of windows in the next MPI instance.
 #![allow(unsafe_code)]
 
-use super::direct::Direct;
+use super::direct::DirectWindow;
 use super::direct_windows;
-use super::epochs::{Epochs, Hold};
-use super::rma_window::{Flavor, Window};
+use super::epochs::{Epochs, LockKind};
+use super::rma_window::{Window, WindowFlavor};
 use super::window_entries::{in_order, real_comm_of, return_errors};
 use super::window_hints::info_with;
 use crate::Runtime;
@@ -34,12 +34,12 @@ pub fn rebuild(rt: &Runtime, players: &[ProcessNumber]) -> mpi::Result<()> {
         let real = made?;
         handles::set_real(rt, HandleKind::Win, known.index, real.0);
         return_errors(real);
-        let own = direct_windows::renew(rt, known.index, &window, players)
+        let own = direct_windows::map_locks(rt, known.index, &window, players)
             .map_err(|_| mpi::Error::INTERN)?;
         match own.filter(|own| own.has_locks()) {
             Some(own) => {
-                take_again(&own, &known.epochs)?;
-                own.told().known(known.epochs).open(real)?;
+                retake_locks(&own, &known.epochs)?;
+                own.library_epochs().open_among(known.epochs).open(real)?;
             }
             None => known.epochs.open(real)?,
         }
@@ -48,13 +48,13 @@ pub fn rebuild(rt: &Runtime, players: &[ProcessNumber]) -> mpi::Result<()> {
 }
 
 /// Takes the locks that were held at a cut.
-fn take_again(own: &Direct, epochs: &Epochs) -> mpi::Result<()> {
+fn retake_locks(own: &DirectWindow, epochs: &Epochs) -> mpi::Result<()> {
     let mut taken = epochs.locks.iter().map(|(rank, (kind, assert))| {
-        Hold::of(kind, assert).is_some_and(|hold| own.take(rank, hold, true))
+        LockKind::of(kind, assert).is_some_and(|hold| own.take(rank, hold, true))
     });
     let takes_all = || {
         epochs
-            .held_of_all()
+            .lock_all_kind()
             .is_none_or(|hold| own.take_all(hold, true))
     };
     let are_taken = taken.all(|is_taken| is_taken) && takes_all();
@@ -72,7 +72,7 @@ fn make(rt: &Runtime, window: &Window, info: RealInfo) -> mpi::Result<RealWin> {
     // which make this call.
     unsafe {
         match window.flavor {
-            Flavor::Create | Flavor::Allocate | Flavor::Shared => {
+            WindowFlavor::Create | WindowFlavor::Allocate | WindowFlavor::Shared => {
                 let (base, size) = (window.base as *mut c_void, window.size as isize);
                 check(real::PMPI_Win_create(
                     base,
@@ -83,7 +83,7 @@ fn make(rt: &Runtime, window: &Window, info: RealInfo) -> mpi::Result<RealWin> {
                     &mut new,
                 ))?;
             }
-            Flavor::Dynamic => {
+            WindowFlavor::Dynamic => {
                 check(real::PMPI_Win_create_dynamic(info, comm, &mut new))?;
                 for &(base, size) in &window.attached {
                     check(real::PMPI_Win_attach(
@@ -101,8 +101,8 @@ fn make(rt: &Runtime, window: &Window, info: RealInfo) -> mpi::Result<RealWin> {
 /// Discards the real windows after a failure.
 ///
 /// They do not exist any more, since the library that created them has been reset.
-pub fn drop_reals(rt: &Runtime) {
-    rt.objects.forget_recent_part();
+pub fn discard_reals(rt: &Runtime) {
+    rt.objects.discard_recent_part();
     rt.objects.direct.borrow_mut().clear();
     for (index, _) in objects(rt).windows.iter() {
         handles::set_real(rt, HandleKind::Win, index, std::ptr::null_mut());

@@ -5,7 +5,7 @@ use super::quiet::Quiet;
 use super::work::serve;
 use crate::Runtime;
 use crate::user::signals;
-use crate::{renewal, shim, system_calls};
+use crate::{reinit, shim, system_calls};
 use std::fs::File;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -35,7 +35,7 @@ fn pair() -> io::Result<[Line; 2]> {
 ///
 /// Each replay takes as much memory as its worker has set up.
 fn turns() -> io::Result<File> {
-    let path = renewal::directory().join("rehearsals");
+    let path = reinit::directory().join("rehearsals");
     let mut options = File::options();
     options.write(true).create(true).truncate(false).mode(0o600);
     options.open(path)

@@ -6,7 +6,7 @@ use crate::abi::is_foreign;
 use crate::arch::Rewound;
 use crate::completion::{self, How, Together};
 use crate::handles::VirtRequest;
-use crate::requests::Outcome;
+use crate::requests::RequestOutcome;
 use std::ffi::c_int;
 use understudy_mpi::real_types::Status;
 
@@ -95,7 +95,7 @@ impl Arrays {
     ///
     /// # Safety
     /// As [`Arrays::request`].
-    pub unsafe fn put(&self, index: usize, outcome: &Outcome) {
+    pub unsafe fn put(&self, index: usize, outcome: &RequestOutcome) {
         if !self.statuses.is_null() {
             // SAFETY: the caller guarantees it.
             unsafe {

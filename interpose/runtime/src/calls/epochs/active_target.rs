@@ -6,7 +6,7 @@ use crate::arch::{self, Rewound};
 use crate::calls::arguments::outcome;
 use crate::calls::runtime;
 use crate::errors::{ERR_ARG, ERR_WIN, SUCCESS};
-use crate::exposure::{self, Word};
+use crate::exposure::{self, SyncMessage};
 use crate::generated::{Proc, real};
 use crate::handles::{VirtGroup, VirtWin, real_group, real_win};
 use crate::objects::comm;
@@ -30,7 +30,7 @@ pub unsafe extern "C" fn MPI_Win_fence(assert: c_int, win: VirtWin) -> c_int {
         rt,
         procedure,
         win,
-        check(rt, win, |epochs| !epochs.are_general())
+        check(rt, win, |epochs| !epochs.is_general())
     );
     let comm = window::comm_of(rt, win);
     if let Some(comm) = comm {
@@ -38,7 +38,7 @@ pub unsafe extern "C" fn MPI_Win_fence(assert: c_int, win: VirtWin) -> c_int {
     }
     // SAFETY: the real library checks its arguments.
     let fence = || unsafe { real::PMPI_Win_fence(assert, real_win(rt, win)) };
-    let rc = attempt!(rt, window::passive::told(rt, win, fence));
+    let rc = attempt!(rt, window::passive::call_in_epochs(rt, win, fence));
     if let (Some(comm), true) = (comm, rc != SUCCESS) {
         cut::withdraw(rt, comm, rc);
     }
@@ -105,10 +105,10 @@ macro_rules! unless_spawned {
 /// Polls only once if other work is pending.
 fn next_word(rt: &Runtime, win: VirtWin) -> Result<(), Rewound> {
     if work_flags::is_any_set() {
-        recovery::check_own(rt, exposure::hear(rt, win), NO_WORD)?;
+        recovery::check_own(rt, exposure::receive_arrived(rt, win), NO_WORD)?;
         cut::meanwhile(rt)
     } else {
-        recovery::check_own(rt, exposure::wait(rt, win), NO_WORD)
+        recovery::check_own(rt, exposure::receive_next(rt, win), NO_WORD)
     }
 }
 
@@ -125,7 +125,7 @@ pub unsafe extern "C" fn MPI_Win_start(group: VirtGroup, assert: c_int, win: Vir
     or_end!(rt, procedure, win, check(rt, win, Epochs::may_begin));
     let targets = or_end!(rt, procedure, win, ranks_of(rt, win, group));
     outcome!(cut::here(rt));
-    while !exposure::have_told(rt, win, &targets, Word::Exposed) {
+    while !exposure::consume_messages(rt, win, &targets, SyncMessage::Exposed) {
         outcome!(next_word(rt, win));
     }
     let own = or_end!(rt, procedure, win, own(rt, win));
@@ -167,7 +167,7 @@ pub unsafe extern "C" fn MPI_Win_complete(win: VirtWin) -> c_int {
     let own = or_end!(rt, procedure, win, own(rt, win));
     let is_known = |&&target: &&i32| {
         own.as_ref()
-            .is_none_or(|own| own.told().ranks.remove(&target))
+            .is_none_or(|own| own.library_epochs().ranks.remove(&target))
     };
     for &target in targets.iter().filter(is_known) {
         arch::mark_short_wait();
@@ -181,7 +181,7 @@ pub unsafe extern "C" fn MPI_Win_complete(win: VirtWin) -> c_int {
     }
     outcome!(recovery::check_own(
         rt,
-        exposure::tell(rt, win, &targets, Word::Done),
+        exposure::send(rt, win, &targets, SyncMessage::Done),
         NO_WORD
     ));
     window::change_epochs(rt, win, |epochs| {
@@ -211,7 +211,7 @@ pub unsafe extern "C" fn MPI_Win_post(group: VirtGroup, assert: c_int, win: Virt
     outcome!(cut::here(rt));
     outcome!(recovery::check_own(
         rt,
-        exposure::tell(rt, win, &origins, Word::Exposed),
+        exposure::send(rt, win, &origins, SyncMessage::Exposed),
         NO_WORD
     ));
     window::change_epochs(rt, win, |epochs| epochs.origins = Some(origins));
@@ -221,7 +221,8 @@ pub unsafe extern "C" fn MPI_Win_post(group: VirtGroup, assert: c_int, win: Virt
 /// Returns true if all origins have completed; this ends the exposure epoch.
 fn has_ended(rt: &Runtime, win: VirtWin) -> bool {
     let origins = window::get(rt, win).and_then(|window| window.epochs.origins.clone());
-    let has_ended = exposure::have_told(rt, win, &origins.unwrap_or_default(), Word::Done);
+    let has_ended =
+        exposure::consume_messages(rt, win, &origins.unwrap_or_default(), SyncMessage::Done);
     if has_ended {
         window::change_epochs(rt, win, |epochs| epochs.origins = None);
     }
@@ -265,7 +266,11 @@ pub unsafe extern "C" fn MPI_Win_test(win: VirtWin, flag: *mut c_int) -> c_int {
         return finish_win(rt, procedure, ERR_ARG, win);
     }
     outcome!(cut::here(rt));
-    while outcome!(recovery::check_own(rt, exposure::hear(rt, win), NO_WORD)) {}
+    while outcome!(recovery::check_own(
+        rt,
+        exposure::receive_arrived(rt, win),
+        NO_WORD
+    )) {}
     // SAFETY: the program's address for the result.
     unsafe { flag.write(c_int::from(has_ended(rt, win))) };
     SUCCESS

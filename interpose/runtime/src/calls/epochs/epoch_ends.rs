@@ -4,7 +4,7 @@ use crate::Runtime;
 use crate::errors::{ERR_NO_MEM, ERR_RMA_SYNC, ERR_WIN, SUCCESS};
 use crate::generated::Proc;
 use crate::handles::VirtWin;
-use crate::objects::window::{self, Direct, Epochs};
+use crate::objects::window::{self, DirectWindow, Epochs};
 use crate::raise::finish_win;
 use std::ffi::c_int;
 use std::rc::Rc;
@@ -29,8 +29,8 @@ pub(super) fn noted(
 }
 
 /// Returns the direct access to the window if its locks are the runtime's.
-pub(super) fn own(rt: &Runtime, win: VirtWin) -> Result<Option<Rc<Direct>>, c_int> {
-    window::passive::own(rt, win).map_err(|_| ERR_NO_MEM)
+pub(super) fn own(rt: &Runtime, win: VirtWin) -> Result<Option<Rc<DirectWindow>>, c_int> {
+    window::passive::with_own_locks(rt, win).map_err(|_| ERR_NO_MEM)
 }
 
 /// Checks the epochs of a window.

@@ -10,7 +10,9 @@ use crate::calls::runtime;
 use crate::errors::SUCCESS;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtWin, real_win};
-use crate::objects::window::{self, Epochs, Flush, Hold, LOCK_SHARED, passive, recent};
+use crate::objects::window::{
+    self, Epochs, FlushWork, LOCK_SHARED, LockKind, passive, recent_access,
+};
 use crate::raise::finish_win;
 use crate::work_flags::{self, SEVERAL};
 use crate::{Runtime, recovery};
@@ -31,7 +33,7 @@ const COURTESY: Duration = Duration::from_millis(10);
 fn get_on(rt: &Runtime, win: VirtWin) -> Result<(), Rewound> {
     fence(Ordering::SeqCst);
     arch::mark_short_wait();
-    recovery::check_own(rt, exposure::hear(rt, win), NO_WORD).map(drop)
+    recovery::check_own(rt, exposure::receive_arrived(rt, win), NO_WORD).map(drop)
 }
 
 /// Waits until a lock has been taken.
@@ -73,7 +75,7 @@ fn taken(
     if !window::get(rt, win).is_some_and(|window| window.epochs.is_fenced) {
         return SUCCESS;
     }
-    let rc = attempt!(rt, passive::tell(rt, win));
+    let rc = attempt!(rt, passive::open_in_library(rt, win));
     if rc != SUCCESS {
         window::change_epochs(rt, win, give_back);
     }
@@ -87,7 +89,7 @@ pub unsafe extern "C" fn MPI_Win_lock(
     win: VirtWin,
 ) -> c_int {
     let rt = runtime();
-    if !work_flags::is_any_set() && recent::lock(rt, win, rank, lock_type, assert) {
+    if !work_flags::is_any_set() && recent_access::lock(rt, win, rank, lock_type, assert) {
         return SUCCESS;
     }
     lock_any(rt, win, rank, lock_type, assert)
@@ -105,7 +107,7 @@ fn lock_any(rt: &Runtime, win: VirtWin, rank: c_int, lock_type: c_int, assert: c
         }
     };
     let own = or_end!(rt, procedure, win, own(rt, win)).filter(|own| own.members().contains(&rank));
-    let Some((own, hold)) = own.zip(Hold::of(lock_type, assert)) else {
+    let Some((own, hold)) = own.zip(LockKind::of(lock_type, assert)) else {
         or_end!(
             rt,
             procedure,
@@ -129,13 +131,13 @@ fn lock_any(rt: &Runtime, win: VirtWin, rank: c_int, lock_type: c_int, assert: c
     window::change_epochs(rt, win, lock);
     taken(rt, procedure, win, |epochs| {
         epochs.locks.remove(rank);
-        own.give_back(rank, hold);
+        own.release(rank, hold);
     })
 }
 
 pub unsafe extern "C" fn MPI_Win_unlock(rank: c_int, win: VirtWin) -> c_int {
     let rt = runtime();
-    if !work_flags::is_any_set() && recent::unlock(rt, win, rank) {
+    if !work_flags::is_any_set() && recent_access::unlock(rt, win, rank) {
         return SUCCESS;
     }
     unlock_any(rt, win, rank)
@@ -153,10 +155,10 @@ fn unlock_any(rt: &Runtime, win: VirtWin, rank: c_int) -> c_int {
         check(rt, win, |epochs| epochs.targets.is_none())
     );
     let own = or_end!(rt, procedure, win, own(rt, win));
-    let own = own.zip(window::get(rt, win).and_then(|window| window.epochs.held(rank)));
+    let own = own.zip(window::get(rt, win).and_then(|window| window.epochs.lock_kind(rank)));
     if own
         .as_ref()
-        .is_none_or(|(own, _)| own.told().ranks.remove(&rank))
+        .is_none_or(|(own, _)| own.library_epochs().ranks.remove(&rank))
     {
         arch::mark_short_wait();
         // SAFETY: the real library checks its arguments.
@@ -171,7 +173,7 @@ fn unlock_any(rt: &Runtime, win: VirtWin, rank: c_int) -> c_int {
         epochs.locks.remove(rank);
     });
     if let Some((own, hold)) = own {
-        own.give_back(rank, hold);
+        own.release(rank, hold);
         outcome!(get_on(rt, win));
     }
     SUCCESS
@@ -183,7 +185,7 @@ pub unsafe extern "C" fn MPI_Win_lock_all(assert: c_int, win: VirtWin) -> c_int 
     outcome!(cut::here(rt));
     let lock = |epochs: &mut Epochs| epochs.all = Some(assert);
     let own = or_end!(rt, procedure, win, own(rt, win));
-    let Some((own, hold)) = own.zip(Hold::of(LOCK_SHARED, assert)) else {
+    let Some((own, hold)) = own.zip(LockKind::of(LOCK_SHARED, assert)) else {
         or_end!(
             rt,
             procedure,
@@ -202,7 +204,7 @@ pub unsafe extern "C" fn MPI_Win_lock_all(assert: c_int, win: VirtWin) -> c_int 
     window::change_epochs(rt, win, lock);
     taken(rt, procedure, win, |epochs| {
         epochs.all = None;
-        own.give_back_all(hold);
+        own.release_all(hold);
     })
 }
 
@@ -211,10 +213,10 @@ pub unsafe extern "C" fn MPI_Win_unlock_all(win: VirtWin) -> c_int {
     let procedure = Proc::MPI_Win_unlock_all;
     outcome!(cut::here(rt));
     let own = or_end!(rt, procedure, win, own(rt, win));
-    let own = own.zip(window::get(rt, win).and_then(|window| window.epochs.held_of_all()));
+    let own = own.zip(window::get(rt, win).and_then(|window| window.epochs.lock_all_kind()));
     if own
         .as_ref()
-        .is_none_or(|(own, _)| std::mem::take(&mut own.told().all))
+        .is_none_or(|(own, _)| std::mem::take(&mut own.library_epochs().all))
     {
         arch::mark_short_wait();
         // SAFETY: the real library checks its arguments.
@@ -225,7 +227,7 @@ pub unsafe extern "C" fn MPI_Win_unlock_all(win: VirtWin) -> c_int {
     }
     window::change_epochs(rt, win, |epochs| epochs.all = None);
     if let Some((own, hold)) = own {
-        own.give_back_all(hold);
+        own.release_all(hold);
         outcome!(get_on(rt, win));
     }
     SUCCESS
@@ -237,23 +239,23 @@ macro_rules! flushes {
             let rt = runtime();
             outcome!(cut::here(rt));
             let rank: Option<c_int> = None $(.or(Some($rank)))?;
-            match recent::flush(rt, win, rank) {
-                Flush::Nothing => {
+            match recent_access::flush(rt, win, rank) {
+                FlushWork::Nothing => {
                     fence(Ordering::SeqCst);
                     return SUCCESS;
                 }
-                Flush::Progress => {
+                FlushWork::Progress => {
                     outcome!(get_on(rt, win));
                     return SUCCESS;
                 }
-                Flush::Library => {}
+                FlushWork::Library => {}
             }
             arch::mark_short_wait();
             // SAFETY: the real library checks its arguments.
             let flush = || unsafe { real::$real($($rank,)? real_win(rt, win)) };
-            let rc = attempt!(rt, passive::told(rt, win, flush));
+            let rc = attempt!(rt, passive::call_in_epochs(rt, win, flush));
             if Proc::$name == Proc::MPI_Win_flush_all && rc == SUCCESS {
-                passive::end(rt, win);
+                passive::mark_complete(rt, win);
             }
             finish_win(rt, Proc::$name, rc, win)
         }
@@ -272,6 +274,6 @@ pub unsafe extern "C" fn MPI_Win_sync(win: VirtWin) -> c_int {
     outcome!(cut::here(rt));
     // SAFETY: the real library checks its arguments.
     let sync = || unsafe { real::PMPI_Win_sync(real_win(rt, win)) };
-    let rc = attempt!(rt, passive::told(rt, win, sync));
+    let rc = attempt!(rt, passive::call_in_epochs(rt, win, sync));
     finish_win(rt, Proc::MPI_Win_sync, rc, win)
 }

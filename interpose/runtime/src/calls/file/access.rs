@@ -9,8 +9,8 @@ use crate::Runtime;
 use crate::errors::*;
 use crate::handles::{VirtDatatype, VirtFile};
 use crate::objects::file::layout::Range;
-use crate::objects::file::pointer::lock;
-use crate::objects::file::{self, File, mode};
+use crate::objects::file::shared_pointer::lock;
+use crate::objects::file::{self, OpenFile, mode};
 use crate::{user, world};
 use std::ffi::{c_int, c_void};
 use std::io;
@@ -49,7 +49,7 @@ pub(super) struct Buffer {
 /// Returns the start of this process's access; collective.
 ///
 /// The first process has the shared pointer, and broadcasts it.
-fn in_order(rt: &Runtime, file: &File, units: u64) -> Result<u64> {
+fn in_order(rt: &Runtime, file: &OpenFile, units: u64) -> Result<u64> {
     let comm: RealComm = comm_of(rt, file);
     let all = comm.gather(&[units])?;
     let mine = comm.rank()?.0 as usize;
@@ -73,7 +73,7 @@ fn in_order(rt: &Runtime, file: &File, units: u64) -> Result<u64> {
 }
 
 /// Checks an access before it starts.
-fn check(rt: &Runtime, fh: VirtFile, file: &File, way: Way, at: At) -> Result<()> {
+fn check(rt: &Runtime, fh: VirtFile, file: &OpenFile, way: Way, at: At) -> Result<()> {
     let has = |flag: c_int| file.mode & flag != 0;
     match way {
         Way::Read if has(mode::WRONLY) => return Err(class(ERR_ACCESS)),
@@ -90,7 +90,7 @@ fn check(rt: &Runtime, fh: VirtFile, file: &File, way: Way, at: At) -> Result<()
 }
 
 /// Returns the start of this process's access, in units of the view.
-fn start_of(rt: &Runtime, file: &File, at: At, units: u64) -> Result<u64> {
+fn start_of(rt: &Runtime, file: &OpenFile, at: At, units: u64) -> Result<u64> {
     match at {
         At::Offset(offset) => u64::try_from(offset).map_err(|_| class(ERR_ARG)),
         At::Individual => Ok(file.position),
@@ -165,7 +165,7 @@ fn is_on_nfs(open: &std::fs::File) -> bool {
 /// It is necessary if the file is atomic, or on NFS and used by several hosts.
 fn locked<T>(
     rt: &Runtime,
-    file: &File,
+    file: &OpenFile,
     open: &std::fs::File,
     kind: c_int,
     ranges: &[Range],
@@ -203,7 +203,7 @@ fn read_ranges(open: &std::fs::File, ranges: &[Range], into: &mut [u8]) -> io::R
 unsafe fn read(
     rt: &Runtime,
     fh: VirtFile,
-    file: &File,
+    file: &OpenFile,
     ranges: &[Range],
     memory: &Memory,
 ) -> Result<u64> {
@@ -226,7 +226,7 @@ unsafe fn read(
 unsafe fn write(
     rt: &Runtime,
     fh: VirtFile,
-    file: &File,
+    file: &OpenFile,
     ranges: &[Range],
     memory: &Memory,
 ) -> Result<u64> {

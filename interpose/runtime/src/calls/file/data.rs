@@ -12,8 +12,8 @@ use crate::errors::{ERR_ARG, ERR_REQUEST, SUCCESS};
 use crate::generated::Proc;
 use crate::handles::{VirtDatatype, VirtFile, VirtRequest};
 use crate::objects::comm;
-use crate::objects::file::{self, Split};
-use crate::requests::{self, EMPTY, Kind};
+use crate::objects::file::{self, SplitCollective};
+use crate::requests::{self, EMPTY_STATUS, RequestKind};
 pub use shared::{MPI_File_get_position_shared, MPI_File_seek_shared};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::Status;
@@ -29,7 +29,7 @@ fn buffer(address: *const c_void, count: c_int, datatype: VirtDatatype) -> Buffe
 fn status_of(bytes: u64) -> Status {
     Status {
         bytes: bytes as usize,
-        ..EMPTY
+        ..EMPTY_STATUS
     }
 }
 
@@ -95,7 +95,7 @@ unsafe fn begun(
         let done = requests::add_done(
             rt,
             comm::self_handle(rt),
-            Kind::Send,
+            RequestKind::Send,
             status_of(bytes),
             SUCCESS,
         );
@@ -110,7 +110,7 @@ unsafe fn begun(
 unsafe fn begin(
     rt: &Runtime,
     fh: VirtFile,
-    split: Split,
+    split: SplitCollective,
     way: Way,
     at: At,
     buffer: Buffer,
@@ -142,7 +142,12 @@ unsafe fn begin(
 ///
 /// # Safety
 /// The arguments are the program's.
-unsafe fn end(rt: &Runtime, fh: VirtFile, split: Split, status: *mut Status) -> Result<()> {
+unsafe fn end(
+    rt: &Runtime,
+    fh: VirtFile,
+    split: SplitCollective,
+    status: *mut Status,
+) -> Result<()> {
     let bytes = match known(rt, fh)?.split {
         Some((begun, bytes)) if begun == split => bytes,
         _ => return Err(class(ERR_REQUEST)),
@@ -244,7 +249,7 @@ macro_rules! split {
             let at = blocking!(@ $at $(, $offset)?);
             // SAFETY: the program's arguments are passed on.
             let done = unsafe {
-                begin(rt, fh, Split::$split, Way::$way, at, buffer(buf, count, datatype))
+                begin(rt, fh, SplitCollective::$split, Way::$way, at, buffer(buf, count, datatype))
             };
             finish(rt, Proc::$begin, fh, done)
         }
@@ -252,7 +257,7 @@ macro_rules! split {
         pub unsafe extern "C" fn $end(fh: VirtFile, _buf: $buffer, status: *mut Status) -> c_int {
             let rt = $crate::calls::runtime();
             // SAFETY: the program's arguments are passed on.
-            let done = unsafe { end(rt, fh, Split::$split, status) };
+            let done = unsafe { end(rt, fh, SplitCollective::$split, status) };
             finish(rt, Proc::$end, fh, done)
         }
     )*};

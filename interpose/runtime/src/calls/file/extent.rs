@@ -17,7 +17,8 @@ pub(super) fn handle(word: u64) -> VirtDatatype {
 /// Returns the number of bytes of data in an element.
 pub(super) fn size_of(rt: &Runtime, datatype: VirtDatatype) -> Result<u64> {
     let mut size = 0;
-    if datatype::index(rt, datatype).is_none() && !datatype::is_predefined(rt, datatype) {
+    if datatype::index_of_created(rt, datatype).is_none() && !datatype::is_predefined(rt, datatype)
+    {
         return Err(class(ERR_TYPE));
     }
     // SAFETY: a local query of a datatype.

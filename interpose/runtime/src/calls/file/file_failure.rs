@@ -7,8 +7,8 @@ use crate::cut;
 use crate::errors::*;
 use crate::generated::Proc;
 use crate::handles::{VirtFile, real_comm};
-use crate::objects::errhandler::Object;
-use crate::objects::file::{self, File};
+use crate::objects::errhandler::ErrorObject;
+use crate::objects::file::{self, OpenFile};
 use crate::raise::raise_on;
 use crate::{Runtime, recovery};
 use std::ffi::c_int;
@@ -101,20 +101,20 @@ pub(super) fn finish(rt: &Runtime, procedure: Proc, fh: VirtFile, outcome: Resul
         Err(Failure::Rewound) => return SUCCESS,
     };
     let object = match file::index(rt, fh) {
-        Some(_) => Object::File(fh),
-        None => Object::NoFile,
+        Some(_) => ErrorObject::File(fh),
+        None => ErrorObject::NoFile,
     };
     raise_on(rt, procedure, rc, object)
 }
 
 /// Returns a copy of an open file's entry.
-pub(super) fn known(rt: &Runtime, fh: VirtFile) -> Result<File> {
+pub(super) fn known(rt: &Runtime, fh: VirtFile) -> Result<OpenFile> {
     file::get(rt, fh)
         .map(|file| file.clone())
         .ok_or(class(ERR_FILE))
 }
 
-pub(super) fn comm_of(rt: &Runtime, file: &File) -> RealComm {
+pub(super) fn comm_of(rt: &Runtime, file: &OpenFile) -> RealComm {
     real_comm(rt, file.comm())
 }
 
@@ -144,7 +144,10 @@ pub(super) fn agree(comm: RealComm, outcome: Result<()>) -> Result<()> {
         Err(Failure::Class(rc)) => rc,
         library => return library,
     };
-    match comm.extremes(Extreme::Greatest, &[code as u64])?.first() {
+    match comm
+        .allreduce_extremes(Extreme::Greatest, &[code as u64])?
+        .first()
+    {
         Some(&worst) if worst != SUCCESS as u64 => Err(class(worst as c_int)),
         _ => Ok(()),
     }

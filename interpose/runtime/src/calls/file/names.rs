@@ -11,10 +11,10 @@ use crate::errors::*;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtFile, VirtInfo, real_comm};
 use crate::objects::comm::{self, create};
-use crate::objects::file::{self, File, Pointer, mode};
+use crate::objects::file::{self, OpenFile, SharedPointer, mode};
 use crate::objects::{errhandler, info};
 use crate::user::{self, FileCall};
-use crate::{cut, early, process_info, world};
+use crate::{cut, drained, process_info, world};
 use std::ffi::{CStr, CString, OsStr, c_char, c_int};
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -106,7 +106,7 @@ fn duplicate(rt: &Runtime, parent: VirtComm) -> Result<VirtComm> {
     library(create::make(
         rt,
         duplicate,
-        |it| early::is_used(rt, it),
+        |it| drained::is_comm_in_use(rt, it),
         &mut made,
     ))?;
     let made = made.ok_or(class(ERR_INTERN))?;
@@ -179,12 +179,14 @@ fn agree_on(
     let [beside, in_memory] = paths;
     let is_apart = !can_be_made(&beside);
     let says = [code as u64, u64::from(is_apart), length];
-    match real.extremes(Extreme::Greatest, &says)?[..] {
+    match real.allreduce_extremes(Extreme::Greatest, &says)?[..] {
         [worst, ..] if worst != SUCCESS as u64 => Err(class(worst as c_int)),
         [_, is_apart, length] => {
             let shared_path = match is_apart == 1 {
                 false => beside,
-                true if file::is_on_one_node(rt, file_comm, &world::get(rt).players) => in_memory,
+                true if file::is_on_one_node(rt, file_comm, &world::get(rt).process_of) => {
+                    in_memory
+                }
                 true => PathBuf::new(),
             };
             Ok(Common {
@@ -204,7 +206,7 @@ fn open(
     hints: VirtInfo,
 ) -> Result<VirtFile> {
     check_mode(amode)?;
-    comm::workers_only(rt, parent).map_err(class)?;
+    comm::require_workers_only(rt, parent).map_err(class)?;
     let file_comm = duplicate(rt, parent)?;
     let opened = open_on(rt, file_comm, path, amode, hints);
     if let Err(Failure::Class(_)) = opened {
@@ -246,7 +248,7 @@ fn open_on(
     let descriptor = descriptor.ok_or(class(ERR_INTERN))?;
     Ok(file::enter(
         rt,
-        File {
+        OpenFile {
             path: path.as_os_str().as_bytes().to_vec(),
             mode: amode,
             comm: file_comm.0 as u64,
@@ -257,7 +259,7 @@ fn open_on(
             position: length,
             shared_start: length,
             shared_path: shared_path.into_os_string().into_vec(),
-            pointer: Pointer::Others,
+            pointer: SharedPointer::InOtherWorker,
             split: None,
         },
         descriptor,
@@ -274,12 +276,12 @@ pub unsafe extern "C" fn MPI_File_open(
     let rt = runtime();
     // SAFETY: MPI requires the program's arguments to be valid.
     let opened = unsafe {
-        put(fh, errhandler::no_file(rt))
+        put(fh, errhandler::null_file(rt))
             .and_then(|()| path_of(filename))
             .and_then(|path| open(rt, comm, &path, amode, info))
             .and_then(|opened| put(fh, opened))
     };
-    finish(rt, Proc::MPI_File_open, errhandler::no_file(rt), opened)
+    finish(rt, Proc::MPI_File_open, errhandler::null_file(rt), opened)
 }
 
 fn delete(rt: &Runtime, path: &Path) -> Result<()> {
@@ -329,7 +331,7 @@ pub unsafe extern "C" fn MPI_File_close(fh: *mut VirtFile) -> c_int {
         return finish(
             rt,
             Proc::MPI_File_close,
-            errhandler::no_file(rt),
+            errhandler::null_file(rt),
             Err(class(ERR_ARG)),
         );
     }
@@ -338,7 +340,7 @@ pub unsafe extern "C" fn MPI_File_close(fh: *mut VirtFile) -> c_int {
     let closed = close(rt, handle);
     if file::get(rt, handle).is_none() {
         // SAFETY: the program's address of a handle.
-        unsafe { *fh = errhandler::no_file(rt) };
+        unsafe { *fh = errhandler::null_file(rt) };
     }
     finish(rt, Proc::MPI_File_close, handle, closed)
 }
@@ -347,5 +349,10 @@ pub unsafe extern "C" fn MPI_File_delete(filename: *const c_char, _info: VirtInf
     let rt = runtime();
     // SAFETY: a C string of the program.
     let deleted = unsafe { path_of(filename) }.and_then(|path| delete(rt, &path));
-    finish(rt, Proc::MPI_File_delete, errhandler::no_file(rt), deleted)
+    finish(
+        rt,
+        Proc::MPI_File_delete,
+        errhandler::null_file(rt),
+        deleted,
+    )
 }

@@ -6,8 +6,8 @@ use crate::Runtime;
 use crate::errors::*;
 use crate::handles::VirtFile;
 use crate::journal::typemap::TypeMaps;
-use crate::objects::file::layout::Layout;
-use crate::objects::file::{self, File, View};
+use crate::objects::file::layout::ViewLayout;
+use crate::objects::file::{self, FileView, OpenFile};
 use std::sync::Arc;
 use understudy_catalogue::message;
 
@@ -15,7 +15,7 @@ use understudy_catalogue::message;
 const MOST_PIECES: usize = 1 << 24;
 
 /// Returns the offsets of the data of a file's view.
-pub(super) fn layout_of(rt: &Runtime, fh: VirtFile, file: &File) -> Result<Arc<Layout>> {
+pub(super) fn layout_of(rt: &Runtime, fh: VirtFile, file: &OpenFile) -> Result<Arc<ViewLayout>> {
     if let Some(layout) = file::layout(rt, fh) {
         return Ok(layout);
     }
@@ -32,7 +32,7 @@ pub(super) fn for_reading_only() -> Failure {
     class(ERR_TYPE)
 }
 
-pub(super) fn make_layout(rt: &Runtime, view: &View) -> Result<Layout> {
+pub(super) fn make_layout(rt: &Runtime, view: &FileView) -> Result<ViewLayout> {
     let map = TypeMaps::exact(MOST_PIECES).of(rt, handle(view.filetype));
     let total: usize = map.pieces.iter().map(|(_, length)| length).sum();
     // A view for reading may contain bytes twice, but its offsets must not decrease.
@@ -47,11 +47,15 @@ pub(super) fn make_layout(rt: &Runtime, view: &View) -> Result<Layout> {
     }
     let pieces = map.pieces.iter().filter(|(_, length)| *length > 0);
     let pieces = pieces.map(|&(offset, length)| (offset as u64, length as u64));
-    Ok(Layout::new(view.displacement, pieces, map.extent as u64))
+    Ok(ViewLayout::new(
+        view.displacement,
+        pieces,
+        map.extent as u64,
+    ))
 }
 
 /// Returns the number of units up to the end of the file.
-pub(super) fn units_before_end(rt: &Runtime, fh: VirtFile, file: &File) -> Result<u64> {
+pub(super) fn units_before_end(rt: &Runtime, fh: VirtFile, file: &OpenFile) -> Result<u64> {
     let size = file::descriptor(rt, fh)?.metadata()?.len();
     Ok(layout_of(rt, fh, file)?
         .bytes_before(size)

@@ -36,7 +36,7 @@ pub unsafe extern "C" fn MPI_Register_datarep(
     finish(
         rt,
         Proc::MPI_Register_datarep,
-        errhandler::no_file(rt),
+        errhandler::null_file(rt),
         local(rc),
     )
 }

@@ -8,7 +8,7 @@ use crate::calls::runtime;
 use crate::errors::{ERR_ARG, ERR_UNSUPPORTED_OPERATION};
 use crate::generated::Proc;
 use crate::handles::VirtFile;
-use crate::objects::file::{File, pointer};
+use crate::objects::file::{OpenFile, shared_pointer};
 use std::ffi::c_int;
 use understudy_catalogue::message;
 
@@ -17,20 +17,20 @@ pub(super) const SEEK_CUR: c_int = 602;
 pub(super) const SEEK_END: c_int = 604;
 
 /// Returns the position of the pointer, in units of the view.
-pub(super) fn position(file: &File) -> Result<u64> {
-    Ok(pointer::position(file)?)
+pub(super) fn position(file: &OpenFile) -> Result<u64> {
+    Ok(shared_pointer::position(file)?)
 }
 
-fn change(rt: &Runtime, file: &File, to: impl FnOnce(u64) -> u64) -> Result<u64> {
+fn change(rt: &Runtime, file: &OpenFile, to: impl FnOnce(u64) -> u64) -> Result<u64> {
     if file.shared_path.is_empty() {
         log::error!("{}", message::no_shared_pointer(file.path().display()));
         return Err(class(ERR_UNSUPPORTED_OPERATION));
     }
-    Ok(pointer::change(rt, file, to)?)
+    Ok(shared_pointer::change(rt, file, to)?)
 }
 
 /// Advances the pointer; returns its old position.
-pub(super) fn move_on(rt: &Runtime, file: &File, units: u64) -> Result<u64> {
+pub(super) fn move_on(rt: &Runtime, file: &OpenFile, units: u64) -> Result<u64> {
     if units == 0 {
         return position(file);
     }
@@ -38,15 +38,15 @@ pub(super) fn move_on(rt: &Runtime, file: &File, units: u64) -> Result<u64> {
 }
 
 /// Resets the pointer to its start; all processes have entered, and wait.
-pub(super) fn forget(file: &File) -> Result<()> {
-    Ok(pointer::forget(file)?)
+pub(super) fn forget(file: &OpenFile) -> Result<()> {
+    Ok(shared_pointer::reset(file)?)
 }
 
 /// Returns the new position of a pointer that is at `now`.
 pub(super) fn sought(
     rt: &Runtime,
     fh: VirtFile,
-    file: &File,
+    file: &OpenFile,
     offset: i64,
     whence: c_int,
     now: u64,

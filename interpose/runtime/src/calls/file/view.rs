@@ -15,8 +15,8 @@ use crate::errors::*;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtDatatype, VirtFile, VirtInfo, predefined_handle, real_datatype};
 use crate::objects::datatype;
-use crate::objects::file::layout::Layout;
-use crate::objects::file::{self, File, Representation, View, mode};
+use crate::objects::file::layout::ViewLayout;
+use crate::objects::file::{self, FileView, OpenFile, Representation, mode};
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::Arc;
 use understudy_catalogue::message;
@@ -24,9 +24,9 @@ use understudy_mpi::comm::Extreme;
 
 const DISPLACEMENT_CURRENT: i64 = -54_278_278;
 /// Returns the view of a file that has just been opened (14.2.1).
-pub(super) fn of_bytes(rt: &Runtime) -> View {
+pub(super) fn of_bytes(rt: &Runtime) -> FileView {
     let byte = predefined_handle(rt, "ompi_mpi_byte") as u64;
-    View {
+    FileView {
         displacement: 0,
         etype: byte,
         unit: 1,
@@ -36,7 +36,7 @@ pub(super) fn of_bytes(rt: &Runtime) -> View {
 }
 
 /// Releases the datatypes of a view.
-pub(super) fn release(rt: &Runtime, view: &View) {
+pub(super) fn release(rt: &Runtime, view: &FileView) {
     datatype::release(rt, handle(view.etype));
     datatype::release(rt, handle(view.filetype));
 }
@@ -60,12 +60,12 @@ unsafe fn representation_of(name: *const c_char) -> Result<Representation> {
 
 fn new_view(
     rt: &Runtime,
-    file: &File,
+    file: &OpenFile,
     disp: i64,
     etype: VirtDatatype,
     filetype: VirtDatatype,
     of: Representation,
-) -> Result<View> {
+) -> Result<FileView> {
     let displacement = match disp {
         DISPLACEMENT_CURRENT if file.mode & mode::SEQUENTIAL != 0 => None,
         disp => Some(u64::try_from(disp).map_err(|_| class(ERR_ARG))?),
@@ -80,7 +80,7 @@ fn new_view(
         log::error!("{}", message::EXTERNAL32_VIEW);
         return Err(class(ERR_UNSUPPORTED_DATAREP));
     }
-    Ok(View {
+    Ok(FileView {
         displacement: displacement.unwrap_or(u64::MAX),
         etype: etype.0 as u64,
         unit,
@@ -92,10 +92,15 @@ fn new_view(
 /// Returns the view with its offset in the file, and its layout.
 ///
 /// The offset of sequential files is the position of the shared pointer.
-fn placed(rt: &Runtime, fh: VirtFile, file: &File, mut new: View) -> Result<(View, Layout)> {
+fn placed(
+    rt: &Runtime,
+    fh: VirtFile,
+    file: &OpenFile,
+    mut new: FileView,
+) -> Result<(FileView, ViewLayout)> {
     if new.displacement == u64::MAX {
         let at = shared::position(file)?;
-        new.displacement = layout_of(rt, fh, file)?.place(at * file.view.unit);
+        new.displacement = layout_of(rt, fh, file)?.position(at * file.view.unit);
     }
     let layout = make_layout(rt, &new)?;
     if layout.repeats() && file.mode & mode::WRONLY != 0 {
@@ -104,7 +109,7 @@ fn placed(rt: &Runtime, fh: VirtFile, file: &File, mut new: View) -> Result<(Vie
     Ok((new, layout))
 }
 
-fn set(rt: &Runtime, fh: VirtFile, new: Result<View>) -> Result<()> {
+fn set(rt: &Runtime, fh: VirtFile, new: Result<FileView>) -> Result<()> {
     let file = known(rt, fh)?;
     together(rt, fh)?;
     let comm = comm_of(rt, &file);
@@ -117,7 +122,7 @@ fn set(rt: &Runtime, fh: VirtFile, new: Result<View>) -> Result<()> {
     };
     // The unit must be equal in all processes. The shared pointer is set to 0 while no process uses
     // it.
-    let greatest = comm.extremes(Extreme::Greatest, &[new.unit, u64::MAX - new.unit])?;
+    let greatest = comm.allreduce_extremes(Extreme::Greatest, &[new.unit, u64::MAX - new.unit])?;
     if greatest[0] != u64::MAX - greatest[1] {
         return Err(class(ERR_NOT_SAME));
     }
@@ -159,7 +164,7 @@ pub unsafe extern "C" fn MPI_File_get_view(
     let rt = runtime();
     let view = || {
         let view = known(rt, fh)?.view;
-        let equal = |word| datatype::equivalent(rt, handle(word)).map_err(Failure::Library);
+        let equal = |word| datatype::duplicate_equal(rt, handle(word)).map_err(Failure::Library);
         let name = match view.representation {
             Representation::Native => &b"native"[..],
             Representation::External32 => b"external32",
@@ -188,7 +193,7 @@ pub unsafe extern "C" fn MPI_File_get_byte_offset(
     let place = || {
         let file = known(rt, fh)?;
         let unit = u64::try_from(offset).map_err(|_| class(ERR_ARG))?;
-        Ok(layout_of(rt, fh, &file)?.place(unit * file.view.unit) as i64)
+        Ok(layout_of(rt, fh, &file)?.position(unit * file.view.unit) as i64)
     };
     // SAFETY: the program's address for the result.
     let got = place().and_then(|place| unsafe { put(disp, place) });

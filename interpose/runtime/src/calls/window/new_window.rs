@@ -4,24 +4,24 @@ use crate::arch::Rewound;
 use crate::errors::SUCCESS;
 use crate::handles::{VirtComm, VirtWin};
 use crate::objects::comm;
-use crate::objects::window::shared::Region;
-use crate::objects::window::{self, Cells, Epochs, Flavor, Window};
+use crate::objects::window::shared::SharedRegion;
+use crate::objects::window::{self, AttributeCells, Epochs, Window, WindowFlavor};
 use crate::user::heap;
 use crate::{Runtime, recovery};
 use std::ffi::c_int;
 use understudy_mpi::real_types::RealWin;
 
 /// Returns a window without memory.
-pub(super) fn blank(rt: &Runtime, comm: VirtComm, flavor: Flavor) -> Window {
+pub(super) fn blank(rt: &Runtime, comm: VirtComm, flavor: WindowFlavor) -> Window {
     Window {
         comm: comm::index(rt, comm).unwrap_or(comm::SELF),
         flavor,
         base: 0,
         size: 0,
         disp_unit: 1,
-        cells: heap::zeros(size_of::<Cells>() as u64),
+        cells: heap::zeros(size_of::<AttributeCells>() as u64),
         block: 0,
-        region: Region::default(),
+        region: SharedRegion::default(),
         attached: Vec::new(),
         info: Vec::new(),
         no_locks: None,
@@ -36,7 +36,7 @@ pub(super) fn blank(rt: &Runtime, comm: VirtComm, flavor: Flavor) -> Window {
 pub(super) fn give_back(rt: &Runtime, window: &Window) {
     if comm::has_spawned(rt, comm::handle(rt, window.comm)) {
         // If no other object leads to the spawned processes, cuts may be taken again.
-        comm::freed::part(rt, window.comm);
+        comm::freed::remove_disconnected(rt, window.comm);
     } else if window.comm > comm::SELF {
         comm::freed::free(rt, window.comm, false);
     }

@@ -9,7 +9,7 @@ use crate::errors::{ERR_ARG, ERR_RANK, ERR_WIN, SUCCESS};
 use crate::generated::{Proc, real};
 use crate::handles::{VirtWin, real_win};
 use crate::objects::comm;
-use crate::objects::window::{self, Flavor, Window};
+use crate::objects::window::{self, Window, WindowFlavor};
 use crate::raise::finish_win;
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::PROC_NULL;
@@ -53,14 +53,14 @@ pub unsafe extern "C" fn MPI_Win_shared_query(
 /// memory. Libraries before MPI 4.1 refuse such windows.
 fn reachable(rt: &Runtime, window: &Window, rank: c_int) -> Result<(i64, c_int, u64), c_int> {
     const ERR_RMA_FLAVOR: c_int = 70;
-    if window.flavor == Flavor::Dynamic
-        || (window.flavor != Flavor::Shared && standard_version() < (4, 1))
+    if window.flavor == WindowFlavor::Dynamic
+        || (window.flavor != WindowFlavor::Shared && standard_version() < (4, 1))
     {
         return Err(ERR_RMA_FLAVOR);
     }
-    if window.flavor == Flavor::Shared || window.region.first().is_some() {
+    if window.flavor == WindowFlavor::Shared || window.region.first_rank_with_memory().is_some() {
         let rank = match rank {
-            PROC_NULL => window.region.first().unwrap_or(0),
+            PROC_NULL => window.region.first_rank_with_memory().unwrap_or(0),
             rank => usize::try_from(rank).unwrap_or(usize::MAX),
         };
         let (at, segment) = window.region.segment(rank).ok_or(ERR_RANK)?;

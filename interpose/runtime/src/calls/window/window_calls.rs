@@ -11,13 +11,13 @@ use crate::generated::{HandleKind, Proc, real};
 use crate::handles::{VirtComm, VirtGroup, VirtInfo, VirtWin, real_comm, real_info, real_win};
 use crate::objects::comm::{self, create, hints};
 use crate::objects::lookup::{from_fortran, to_fortran};
-use crate::objects::window::shared::{self, Region, Segment};
-use crate::objects::window::{self, Flavor, Hints, Window};
+use crate::objects::window::shared::{self, Segment, SharedRegion};
+use crate::objects::window::{self, Window, WindowFlavor, WindowHints};
 use crate::objects::{attribute, group, info, objects};
 use crate::raise::{finish_win, raise};
 use crate::user::heap;
 use crate::{Runtime, recovery};
-use crate::{attempt, copies, cut, early, gather};
+use crate::{attempt, copies, cut, drained, gather};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use understudy_mpi::abi::limit;
 use understudy_mpi::real_types::{RealComm, RealInfo, RealWin};
@@ -29,14 +29,14 @@ const ALIGNMENT: u64 = 64;
 fn make(
     rt: &Runtime,
     comm: VirtComm,
-    flavor: Flavor,
+    flavor: WindowFlavor,
     info: VirtInfo,
     constructor: impl FnOnce(&mut Window, RealComm, RealInfo, &mut RealWin) -> c_int,
 ) -> Result<Result<VirtWin, c_int>, Rewound> {
     if comm::has_spawned(rt, comm) {
         return with_spawned::make(rt, comm, flavor, info, constructor);
     }
-    let mut hints = match Hints::of(rt, info) {
+    let mut hints = match WindowHints::of(rt, info) {
         Ok(hints) => hints,
         Err(rc) => return Ok(Err(rc)),
     };
@@ -45,7 +45,12 @@ fn make(
     let duplicate = |new: &mut RealComm| unsafe { real::PMPI_Comm_dup(real_comm(rt, comm), new) };
     let rc = recovery::check(
         rt,
-        create::make(rt, duplicate, |it| early::is_used(rt, it), &mut made),
+        create::make(
+            rt,
+            duplicate,
+            |it| drained::is_comm_in_use(rt, it),
+            &mut made,
+        ),
     )?;
     let Some(own) = made.filter(|_| rc == SUCCESS) else {
         return Ok(Err(rc));
@@ -102,17 +107,24 @@ pub unsafe extern "C" fn MPI_Win_create(
         Proc::MPI_Win_create,
         comm,
         win,
-        make(rt, comm, Flavor::Create, info, |window, own, hints, new| {
-            (window.base, window.size, window.disp_unit) = (base as u64, size as i64, disp_unit);
-            // SAFETY: the program's memory; the real library checks the rest.
-            unsafe { real::PMPI_Win_create(base, size, disp_unit, hints, own, new) }
-        })
+        make(
+            rt,
+            comm,
+            WindowFlavor::Create,
+            info,
+            |window, own, hints, new| {
+                (window.base, window.size, window.disp_unit) =
+                    (base as u64, size as i64, disp_unit);
+                // SAFETY: the program's memory; the real library checks the rest.
+                unsafe { real::PMPI_Win_create(base, size, disp_unit, hints, own, new) }
+            }
+        )
     );
     SUCCESS
 }
 
 /// Gives the window memory that its members share.
-fn share(window: &mut Window, own: RealComm, region: Region) -> Result<(), c_int> {
+fn share(window: &mut Window, own: RealComm, region: SharedRegion) -> Result<(), c_int> {
     window.region = region;
     let rank = own.rank().map_err(|error| error.code())?;
     window.base = window
@@ -131,7 +143,7 @@ fn allocate(rt: &Runtime, window: &mut Window, own: RealComm) -> Result<(), c_in
         disp_unit: window.disp_unit,
         is_apart: true,
     };
-    match shared::allocate_if_plenty(rt, window.comm, own, segment) {
+    match shared::allocate_if_cheap(rt, window.comm, own, segment) {
         Ok(Some(region)) => return share(window, own, region),
         Ok(None) | Err(ERR_NO_MEM) => {}
         Err(rc) => return Err(rc),
@@ -162,7 +174,7 @@ pub unsafe extern "C" fn MPI_Win_allocate(
         make(
             rt,
             comm,
-            Flavor::Allocate,
+            WindowFlavor::Allocate,
             info,
             |window, own, hints, new| {
                 (window.size, window.disp_unit) = (size as i64, disp_unit);
@@ -210,27 +222,33 @@ pub unsafe extern "C" fn MPI_Win_allocate_shared(
         Proc::MPI_Win_allocate_shared,
         comm,
         win,
-        make(rt, comm, Flavor::Shared, info, |window, own, hints, new| {
-            (window.size, window.disp_unit) = (size as i64, disp_unit);
-            if comm::has_spawned(rt, comm) {
-                let allocate = real::PMPI_Win_allocate_shared;
-                // SAFETY: the program's address for the address.
-                return unsafe {
-                    with_spawned::allocate(window, (hints, own, new), baseptr, allocate)
-                };
+        make(
+            rt,
+            comm,
+            WindowFlavor::Shared,
+            info,
+            |window, own, hints, new| {
+                (window.size, window.disp_unit) = (size as i64, disp_unit);
+                if comm::has_spawned(rt, comm) {
+                    let allocate = real::PMPI_Win_allocate_shared;
+                    // SAFETY: the program's address for the address.
+                    return unsafe {
+                        with_spawned::allocate(window, (hints, own, new), baseptr, allocate)
+                    };
+                }
+                let region = shared::allocate(rt, window.comm, own, segment);
+                if let Err(rc) = region.and_then(|region| share(window, own, region)) {
+                    return rc;
+                }
+                // SAFETY: a communicator, the process's segment, and the program's address for the
+                // result.
+                unsafe {
+                    let base = window.base as *mut c_void;
+                    baseptr.cast::<*mut c_void>().write_unaligned(base);
+                    real::PMPI_Win_create(base, size, disp_unit, hints, own, new)
+                }
             }
-            let region = shared::allocate(rt, window.comm, own, segment);
-            if let Err(rc) = region.and_then(|region| share(window, own, region)) {
-                return rc;
-            }
-            // SAFETY: a communicator, the process's segment, and the program's address for the
-            // result.
-            unsafe {
-                let base = window.base as *mut c_void;
-                baseptr.cast::<*mut c_void>().write_unaligned(base);
-                real::PMPI_Win_create(base, size, disp_unit, hints, own, new)
-            }
-        })
+        )
     );
     SUCCESS
 }
@@ -246,10 +264,16 @@ pub unsafe extern "C" fn MPI_Win_create_dynamic(
         Proc::MPI_Win_create_dynamic,
         comm,
         win,
-        make(rt, comm, Flavor::Dynamic, info, |_, own, hints, new| {
-            // SAFETY: the real library checks its arguments.
-            unsafe { real::PMPI_Win_create_dynamic(hints, own, new) }
-        })
+        make(
+            rt,
+            comm,
+            WindowFlavor::Dynamic,
+            info,
+            |_, own, hints, new| {
+                // SAFETY: the real library checks its arguments.
+                unsafe { real::PMPI_Win_create_dynamic(hints, own, new) }
+            }
+        )
     );
     SUCCESS
 }
@@ -308,7 +332,7 @@ pub unsafe extern "C" fn MPI_Win_free(win: *mut VirtWin) -> c_int {
     let mut real = real_win(rt, handle);
     // SAFETY: a window; after a success it is not used any longer.
     let free = || unsafe { real::PMPI_Win_free(&mut real) };
-    let rc = attempt!(rt, window::passive::told(rt, handle, free));
+    let rc = attempt!(rt, window::passive::call_in_epochs(rt, handle, free));
     if rc != SUCCESS {
         return finish_win(rt, procedure, rc, handle);
     }
@@ -352,7 +376,7 @@ pub unsafe extern "C" fn MPI_Win_set_info(win: VirtWin, info: VirtInfo) -> c_int
     let rt = runtime();
     let procedure = Proc::MPI_Win_set_info;
     let real = real_win(rt, win);
-    let mut hints = match Hints::of(rt, info) {
+    let mut hints = match WindowHints::of(rt, info) {
         Ok(hints) => hints,
         Err(rc) => return finish_win(rt, procedure, rc, win),
     };
@@ -373,7 +397,7 @@ pub unsafe extern "C" fn MPI_Win_get_info(win: VirtWin, info_used: *mut VirtInfo
     let hints = match window::get(rt, win) {
         None => Err(ERR_WIN),
         Some(_) if info_used.is_null() => Err(ERR_ARG),
-        Some(window) => Ok(window::told_hints(rt, &window, real_win(rt, win))),
+        Some(window) => Ok(window::visible_hints(rt, &window, real_win(rt, win))),
     };
     let made = hints.and_then(|hints| info::create(rt, &hints));
     if let Ok(info) = made {

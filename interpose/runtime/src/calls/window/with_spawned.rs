@@ -10,7 +10,7 @@ use crate::arch::Rewound;
 use crate::errors::{ERR_COMM, ERR_NO_MEM, SUCCESS};
 use crate::handles::{VirtComm, VirtInfo, VirtWin, real_comm, real_info};
 use crate::objects::comm::create;
-use crate::objects::window::{Flavor, Window};
+use crate::objects::window::{Window, WindowFlavor};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::{RealComm, RealInfo, RealWin};
 
@@ -18,7 +18,7 @@ use understudy_mpi::real_types::{RealComm, RealInfo, RealWin};
 pub(super) fn make(
     rt: &Runtime,
     comm: VirtComm,
-    flavor: Flavor,
+    flavor: WindowFlavor,
     info: VirtInfo,
     constructor: impl FnOnce(&mut Window, RealComm, RealInfo, &mut RealWin) -> c_int,
 ) -> Result<Result<VirtWin, c_int>, Rewound> {

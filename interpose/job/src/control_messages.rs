@@ -1,0 +1,59 @@
+//! Control messages: started in memory of the runtime, and tested.
+//!
+//! After a failure they are discarded. Their memory is kept until no process can write to it any
+//! more ([`keep`]).
+
+mod in_flight_buffer;
+mod peer;
+mod send_queue;
+mod swap;
+mod unposted;
+
+pub use in_flight_buffer::{InFlightBuffer, free_kept, keep};
+pub use peer::{Peer, cancel, receive, send, test};
+pub use send_queue::SendQueue;
+pub use swap::swap;
+pub use unposted::next;
+
+/// Tags of the messages on [`crate::world::private`].
+pub mod tag {
+    use std::ffi::c_int;
+
+    /// Begin of a replica: see `copies::Transfer`.
+    pub const HEAD: c_int = 1;
+    /// Description of a replica's pages.
+    pub const HEADER: c_int = 2;
+    /// Rest of the state.
+    pub const STATE: c_int = 3;
+    /// Pages.
+    pub const PAGES: c_int = 4;
+    pub const SUMS: c_int = 5;
+    /// Votes on whether a cut is due.
+    pub const VOTE: c_int = 6;
+    /// Report that a worker can commit.
+    pub const COMMIT: c_int = 7;
+    /// Replay plan for a trial replay by the buddy.
+    pub const REPLAY_PLAN: c_int = 8;
+    /// Result of a trial replay.
+    pub const PROOF: c_int = 10;
+    /// Plan that rebuilds static data, for the buddy.
+    pub const STATIC: c_int = 11;
+    /// Plan that rebuilds static data, for a process that receives a replica.
+    pub const OFFER: c_int = 12;
+    /// Pages of a replica that its buddy has itself (deduplication).
+    pub const ANSWER: c_int = 9;
+    /// First vote on a cut outside of candidates.
+    pub const CUT_GATHER: c_int = 13;
+    /// Second vote on that cut: all workers are quiesced.
+    pub const CUT_QUIESCED: c_int = 14;
+    /// Notification that a worker continues, which cancels the attempt.
+    pub const CUT_VETO: c_int = 15;
+    /// Messages of processes that enter a constructor.
+    pub const ASSEMBLE: c_int = 16;
+    /// Report that the program has received a drained message.
+    pub const DRAINED_RECEIVED: c_int = 17;
+    /// Messages that a cut has drained.
+    pub const DRAINED_QUERY: c_int = 18;
+    /// Third vote on that cut: all workers are still quiesced.
+    pub const CUT_CONFIRM: c_int = 19;
+}

@@ -1,0 +1,134 @@
+//! Delivery of drained messages to later receives.
+#![allow(unsafe_code)]
+
+use super::drained_message::{DrainedMessage, first_matching};
+use super::drained_table::{change, has_any};
+use crate::Runtime;
+use crate::control_messages::{Peer, tag};
+use crate::generated::real;
+use crate::handles::{VirtComm, real_datatype};
+use crate::requests::{EMPTY_STATUS, Envelope, RequestOutcome};
+use crate::world;
+use std::ffi::{c_int, c_void};
+use understudy_mpi::bytes::Bytes;
+use understudy_mpi::check;
+use understudy_mpi::real_types::{RealRequest, Status};
+use understudy_numbers::Worker;
+
+/// Returns true if the message of a synchronous send is among the drained ones.
+///
+/// `sender` identifies the send: a worker and the number of the send there. `followers` is the
+/// number of messages with this communicator, source and tag that were sent after it. The sender is
+/// notified when the program receives the message.
+pub fn notify_on_receive(
+    rt: &Runtime,
+    (comm, source, tag): (VirtComm, c_int, c_int),
+    followers: u64,
+    (worker, number): (Worker, u64),
+) -> bool {
+    let is_like = |early: &&mut DrainedMessage| {
+        (early.comm, early.source, early.tag) == (comm.0 as u64, source, tag)
+    };
+    let mut list = rt.early.messages.borrow_mut();
+    match list
+        .iter_mut()
+        .filter(is_like)
+        .rev()
+        .nth(followers as usize)
+    {
+        Some(early) => {
+            early.sender_to_notify = Some((worker.0, number));
+            true
+        }
+        None => false,
+    }
+}
+
+/// Notifies the sender of a synchronous send that the program has received its message.
+fn notify_sender(rt: &Runtime, early: &DrainedMessage) {
+    if let Some((worker, number)) = early.sender_to_notify {
+        let to = Peer {
+            comm: world::private(rt),
+            rank: Worker(worker),
+            tag: tag::DRAINED_RECEIVED,
+        };
+        let mut told = rt.early.notifications.borrow_mut();
+        // A failure is detected by the next call.
+        let _ = told
+            .remove_sent()
+            .and_then(|()| told.send(number.to_ne_bytes(), [to]));
+    }
+}
+
+/// Returns the status of the first drained message that matches.
+pub fn peek(rt: &Runtime, comm: VirtComm, source: c_int, tag: c_int) -> Option<Status> {
+    let list = rt.early.messages.borrow();
+    first_matching(&list, comm, source, tag).map(|at| list[at].status())
+}
+
+/// Delivers the first drained message that matches this receive.
+#[inline]
+pub fn take(rt: &Runtime, envelope: &Envelope) -> Option<RequestOutcome> {
+    if has_any() {
+        take_matching(rt, envelope)
+    } else {
+        None
+    }
+}
+
+#[inline(never)]
+fn take_matching(rt: &Runtime, envelope: &Envelope) -> Option<RequestOutcome> {
+    let early = change(rt, |list| {
+        let at = first_matching(list, envelope.comm(), envelope.peer, envelope.tag)?;
+        Some(list.remove(at))
+    })?;
+    Some(deliver(rt, &early, envelope))
+}
+
+/// Delivers a drained message by sending it from this process to itself.
+///
+/// The library thus sets types, truncation and status as in any receive. The send is started before
+/// the receive: if the receive is posted first, Open MPI 5.0 does not report that a message from a
+/// process to itself is too long.
+pub fn deliver(rt: &Runtime, early: &DrainedMessage, envelope: &Envelope) -> RequestOutcome {
+    notify_sender(rt, early);
+    let own = world::own_comm(rt);
+    let (mut status, mut request) = (EMPTY_STATUS, RealRequest(std::ptr::null_mut()));
+    let (to, datatype) = (
+        envelope.buffer as *mut c_void,
+        real_datatype(rt, envelope.datatype()),
+    );
+    let from = early.data.as_ptr().cast();
+    // SAFETY: a message from this process to itself, on a communicator of the runtime. The buffer
+    // is the program's.
+    let sent = Bytes::new(early.data.len()).and_then(|bytes| unsafe {
+        check(real::PMPI_Isend(
+            from,
+            bytes.count(),
+            bytes.datatype(),
+            0,
+            0,
+            own,
+            &mut request,
+        ))
+    });
+    let rc = match sent {
+        // SAFETY: as above.
+        Ok(()) => unsafe {
+            let rc = real::PMPI_Recv(to, envelope.count, datatype, 0, 0, own, &mut status);
+            real::PMPI_Wait(&mut request, std::ptr::null_mut());
+            rc
+        },
+        Err(error) => error.code(),
+    };
+    // The message was counted when it was drained, so this delivery is not counted.
+    RequestOutcome {
+        status: Status {
+            source: early.source,
+            tag: early.tag,
+            ..status
+        },
+        rc,
+        comm: Some(envelope.comm()),
+    }
+}

@@ -1,0 +1,74 @@
+//! Windows at a cut: all operations that were started in open epochs are complete.
+#![allow(unsafe_code)]
+
+use super::passive;
+use super::window_entries::{OrderedWindow, handle, in_order};
+use crate::Runtime;
+use crate::generated::real;
+use crate::handles::real_comm;
+use crate::objects::comm;
+use understudy_mpi::comm::Extreme;
+use understudy_mpi::{self as mpi, check};
+
+/// Completes all operations of this process, locally and at their targets.
+///
+/// The epochs stay open. When all workers have called this, no operation is in flight. Collective
+/// over the members of each window. Returns false if fences are open in some workers and not in
+/// others: the workers are at different points, so no cut is taken.
+///
+/// # Errors
+/// The error of a real procedure.
+pub fn quiesce(rt: &Runtime) -> mpi::Result<bool> {
+    let mut are_even = true;
+    for window in in_order(rt) {
+        flush(rt, &window)?;
+        let OrderedWindow {
+            real, comm, epochs, ..
+        } = window;
+        let says = [epochs.is_fenced, !epochs.is_fenced, epochs.excludes_fence()].map(u64::from);
+        match real_comm(rt, comm).allreduce_extremes(Extreme::Greatest, &says)?[..] {
+            [1, 1, _] => are_even = false,
+            // SAFETY: a window of the runtime; all members make this call. No process holds a lock,
+            // which would exclude an epoch between fences.
+            [1, _, 0] => check(unsafe { real::PMPI_Win_fence(0, real) })?,
+            _ => {}
+        }
+    }
+    Ok(are_even)
+}
+
+fn flush(rt: &Runtime, window: &OrderedWindow) -> mpi::Result<()> {
+    let OrderedWindow { real, epochs, .. } = window;
+    let epochs = match passive::with_own_locks(rt, handle(window.index)) {
+        Ok(Some(own)) => &own.library_epochs().open_among(epochs.clone()),
+        _ => epochs,
+    };
+    if epochs.all.is_some() {
+        // SAFETY: a window of the runtime, in an epoch that allows the call.
+        check(unsafe { real::PMPI_Win_flush_all(*real) })?;
+    }
+    for rank in epochs.locks.ranks() {
+        // SAFETY: as above.
+        check(unsafe { real::PMPI_Win_flush(rank, *real) })?;
+    }
+    Ok(())
+}
+
+/// Blocks until all members whose memory others may write have been captured.
+///
+/// No member continues earlier. Collective over the members of each window.
+///
+/// # Errors
+/// The error of a real procedure.
+pub fn wait_for_captures(rt: &Runtime) -> mpi::Result<()> {
+    let windows = in_order(rt);
+    let widest = windows
+        .iter()
+        .find(|window| comm::spans_all(rt, window.comm));
+    let met: Vec<&OrderedWindow> = match widest {
+        Some(widest) => vec![widest],
+        None => windows.iter().collect(),
+    };
+    met.into_iter()
+        .try_for_each(|window| real_comm(rt, window.comm).barrier())
+}

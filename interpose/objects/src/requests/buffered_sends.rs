@@ -1,0 +1,88 @@
+//! The program's buffers for buffered sends (MPI 4.1, section 3.6).
+//!
+//! Only their sizes are used, since the runtime copies messages into its own memory.
+
+use super::attached_buffer::{AttachedBuffer, BufferOwner};
+use super::request::{RequestKind, RequestState};
+use super::request_borrows::table;
+use super::request_entries::{get, is_active};
+use crate::Runtime;
+use crate::handles::VirtComm;
+use crate::objects::comm;
+use std::cell::{Ref, RefMut};
+
+/// Returns all attached buffers, which are saved with a cut.
+pub fn buffers(rt: &Runtime) -> Ref<'_, Vec<AttachedBuffer>> {
+    rt.requests.attached.borrow()
+}
+
+/// Returns all attached buffers, to change them.
+pub fn buffers_mut(rt: &Runtime) -> RefMut<'_, Vec<AttachedBuffer>> {
+    rt.requests.attached.borrow_mut()
+}
+
+/// Returns the buffer of this owner.
+pub fn attached(rt: &Runtime, owner: BufferOwner) -> Option<AttachedBuffer> {
+    buffers(rt)
+        .iter()
+        .find(|buffer| buffer.owner == owner)
+        .copied()
+}
+
+/// Removes the buffer of an owner.
+pub fn detach(rt: &Runtime, owner: BufferOwner) {
+    buffers_mut(rt).retain(|buffer| buffer.owner != owner);
+}
+
+/// Returns the number of bytes of a buffer that are in use.
+pub fn used_bytes(rt: &Runtime, owner: BufferOwner) -> u64 {
+    let table = table(rt);
+    let takes = table.iter().filter_map(|(_, request)| request.buffered);
+    takes
+        .filter(|takes| takes.0 == owner)
+        .map(|takes| takes.1)
+        .sum()
+}
+
+/// Returns the incomplete messages for which a request that [flushes](Kind::FlushWork) a buffer waits.
+///
+/// These are among the messages that were in the buffer when the request was started. `None` for
+/// other requests, and for complete ones.
+pub fn flushed_by(rt: &Runtime, flush: u32) -> Option<Vec<u32>> {
+    let flush = get(rt, flush)
+        .filter(|request| request.state == RequestState::Open)?
+        .clone();
+    let RequestKind::Flush(owner) = flush.kind else {
+        return None;
+    };
+    let before: Vec<u32> = {
+        let table = table(rt);
+        let messages = table
+            .iter()
+            .filter(|(_, request)| request.stamp < flush.stamp);
+        let of_owner =
+            messages.filter(|(_, request)| request.buffered.is_some_and(|takes| takes.0 == owner));
+        of_owner.map(|(index, _)| index).collect()
+    };
+    Some(
+        before
+            .into_iter()
+            .filter(|&index| is_active(rt, index))
+            .collect(),
+    )
+}
+
+/// Returns the owner of the buffer for a message of this size on a communicator.
+///
+/// This is the first buffer that exists: the communicator's, that of its session, or the process's
+/// (MPI 4.1, 3.6). `None` if it has no room.
+pub fn buffer_with_room(rt: &Runtime, comm: VirtComm, bytes: u64) -> Option<BufferOwner> {
+    let owners = [
+        comm.into(),
+        BufferOwner::Session(comm::session(rt, comm)),
+        BufferOwner::Process,
+    ];
+    let found = owners.into_iter().find_map(|owner| attached(rt, owner))?;
+    let has_room = used_bytes(rt, found.owner) + bytes <= found.size.max(0) as u64;
+    has_room.then_some(found.owner)
+}

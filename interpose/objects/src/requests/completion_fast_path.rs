@@ -1,0 +1,103 @@
+//! Fast path for the completion of most requests.
+//!
+//! The library completes many requests in one call, and no other action is necessary.
+#![allow(unsafe_code)]
+
+use super::request::{Envelope, RequestState};
+use super::request_entries::null_handle;
+use super::request_table::{NULL, TableWithReals};
+use crate::Runtime;
+use crate::generated::HandleKind;
+use crate::handles::{VirtDatatype, VirtRequest, created_index, real_request};
+use crate::objects::{comm, datatype};
+use std::mem::MaybeUninit;
+use understudy_mpi::real_types::{PROC_NULL, RealRequest, Status};
+
+/// Returns index and real request of an active request that the library alone completes.
+#[inline]
+pub fn completable(rt: &Runtime, handle: VirtRequest) -> Option<(u32, RealRequest)> {
+    let index = created_index(HandleKind::Request, handle.0)?;
+    let table = rt.requests.table.borrow();
+    let request = table.requests.get(index)?;
+    let real = table.reals.get(index as usize)?;
+    request.needs_library_only().then_some((index, *real))
+}
+
+/// Returns the real requests of `handle_kind`, if the library alone completes each of them.
+///
+/// Null handles and inactive requests are allowed.
+#[inline(always)]
+pub fn all_completable<'a>(
+    rt: &Runtime,
+    handles: &[VirtRequest],
+    room: &'a mut [MaybeUninit<RealRequest>],
+) -> Option<&'a mut [RealRequest]> {
+    let room = room.get_mut(..handles.len())?;
+    let table = rt.requests.table.borrow();
+    let mut places = room.iter_mut();
+    for &handle in handles {
+        let real = match created_index(HandleKind::Request, handle.0) {
+            Some(index) => {
+                let request = table.requests.get(index)?;
+                let real = *table.reals.get(index as usize)?;
+                (request.needs_library_only()
+                    || (request.state == RequestState::Inactive && real != NULL))
+                    .then_some(real)?
+            }
+            None if handle == null_handle(rt) => real_request(rt, handle),
+            None => return None,
+        };
+        places.next()?.write(real);
+    }
+    // SAFETY: all elements have been written above.
+    Some(unsafe { room.assume_init_mut() })
+}
+
+impl TableWithReals {
+    /// Completes a request, and returns its datatype if that must be released.
+    ///
+    /// Predefined datatypes need no release.
+    #[inline(always)]
+    fn complete(
+        &mut self,
+        rt: &Runtime,
+        handle: &mut VirtRequest,
+        status: &Status,
+    ) -> Option<VirtDatatype> {
+        let index = created_index(HandleKind::Request, handle.0)?;
+        let sender = |envelope: &Envelope| match status.cancelled {
+            // For MPI_Irecv from MPI_PROC_NULL, MPICH 4.0 reports rank 0 as the sender.
+            0 if envelope.peer != PROC_NULL => comm::worker_of(rt, envelope.comm(), status.source),
+            _ => None,
+        };
+        let gone = self.requests.complete(index, sender)?;
+        *handle = null_handle(rt);
+        if !self.kept.is_empty() {
+            self.kept.retain(|(of, _)| *of != index);
+        }
+        let datatype = gone?;
+        created_index(HandleKind::Datatype, datatype.0)
+            .is_some()
+            .then_some(datatype)
+    }
+}
+
+/// Completes a request that was [`completable`], and counts a received message.
+#[inline(always)]
+pub fn end(rt: &Runtime, handle: &mut VirtRequest, status: &Status) {
+    let datatype = rt.requests.table.borrow_mut().complete(rt, handle, status);
+    if let Some(datatype) = datatype {
+        datatype::release(rt, datatype);
+    }
+}
+
+/// Completes requests that were [`all_completable`]; inactive ones do not change.
+#[inline(always)]
+pub fn complete_all(rt: &Runtime, handles: &mut [VirtRequest], statuses: &[Status]) {
+    let mut statuses = statuses.iter();
+    for handle in handles {
+        if let Some(status) = statuses.next() {
+            end(rt, handle, status);
+        }
+    }
+}
