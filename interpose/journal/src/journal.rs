@@ -5,36 +5,37 @@
 //!
 //! The outcome of a call is its return value and the bytes that it wrote on the program side, by
 //! address. The layout of the program side is equal in all processes that replay, so a replay needs
-//! no information about the arguments. The written bytes follow from the call table ([`outputs`]);
+//! no information about the arguments. The written bytes follow from the call table ([`call_outputs`]);
 //! those of a request are recorded when the request completes. A replay runs the program from
 //! `MPI_Init` in a child process (`rehearsal`). Every call is answered from the journal
 //! ([`replay`]), and effects on the outside world are suppressed ([`hold`]).
 
-mod accounts;
 pub mod address_names;
-pub mod end;
+mod breakpoint;
+pub mod call_outputs;
+mod clock_sources;
 mod format;
-mod function;
-pub mod hold;
 mod inputs;
 mod journal_state;
 mod names;
-pub mod outputs;
+pub mod phase_end;
 mod phase_recording;
-mod play;
 mod recorder;
 mod recording;
 pub mod replay;
+mod replay_progress;
 mod row;
-mod sources;
+mod site_sizes;
+pub mod syscall_filter;
 pub mod typemap;
 
 pub use format::Journal;
 pub use inputs::Inputs;
 pub(crate) use journal_state::JournalState;
 pub use phase_recording::{
-    agree, asks_for_cut, base, cut, ended, give_up, is_recording, is_under_way, may_end, received,
-    record_call, start, take_ended, tell_too_long,
+    base, drop_recording, end_at_cut, is_recording, is_under_way, may_end, record_call,
+    record_completion, record_received, report_too_long, set_agreed, start, take_cut_request,
+    take_ended,
 };
 pub use recorder::Recorder;
-pub use recording::Phase;
+pub use recording::RecordedPhase;

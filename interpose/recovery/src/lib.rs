@@ -1,13 +1,13 @@
 //! Recovery: from the detection of a failure to the resumed program.
 //!
 //! - [`recovery`]: recovery after a failure;
-//! - [`rehearsal`]: trial replays, and static data that replicas omit.
+//! - [`static_data`]: trial replays, and static data that replicas omit.
 //!
 //! [`Runtime`] has the state of these modules and of the crates below.
 
 pub mod recovery;
 mod recovery_runtime;
-pub mod rehearsal;
+pub mod static_data;
 
 pub use recovery_runtime::{DOOR, Runtime};
 pub use understudy_base::arch::Rewound;

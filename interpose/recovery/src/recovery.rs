@@ -9,14 +9,13 @@
 //! A further failure in any stage is an error of some call. It restarts the sequence, in one more
 //! generation of MPI. Loading is repeated from the replicas, which stay intact.
 //!
-//! * `death_history`, `found_replicas`, `placement_hint`: the state;
+//! * `death_history`, `replica_report`, `placement_hint`: the state;
 //! * `recovery_state`: the value with this state in the crate's `Runtime`;
-//! * `newcomers`, `meeting`, `deaths`, `wishes`, `alone`: the agreement;
-//! * `fetch`, `group`, `moves`, `found`: replicas that are sent between workers;
+//! * `joining`, `meeting`, `deaths`, `placement`, `alone`: the agreement;
+//! * `fetch`, `parity_reconstruction`, `transfers`, `found`: replicas that are sent between workers;
 //! * `load`, `repost`, `partitioned`: memory and requests of the program;
 //! * `attempt`, `report`, `rollback`, `restart`: the sequence;
 //! * `check`: the entry, from the error of a call.
-mod alone;
 mod attempt;
 mod check;
 mod death_history;
@@ -24,28 +23,29 @@ mod deaths;
 mod devices;
 mod failure_class;
 mod fetch;
-mod found;
-mod found_replicas;
-mod group;
+mod joining;
 mod load;
 mod meeting;
-mod moves;
-mod newcomers;
+mod parity_reconstruction;
 mod partitioned;
+mod placement;
 mod placement_hint;
 mod recovery_state;
 mod replenish;
+mod replica_report;
 mod report;
+mod reported_replicas;
 mod repost;
 mod restart;
 mod rollback;
-mod wishes;
+mod silent_nodes;
+mod transfers;
 
 pub use check::{check, check_own};
-pub use devices::{devices_go_on, lose_devices};
+pub use devices::{fail_for_lost_device, resume_devices};
+pub use joining::{encoded_job_state, join, record_places};
 pub use meeting::end_together;
-pub use newcomers::{come_in, learn_places, welcome};
+pub use placement::register_for_requests as offer_to_choose;
 pub(crate) use recovery_state::RecoveryState;
 pub use restart::from_disk as restart_from_disk;
-pub use rollback::{resumed_in_init, take_part_at_once};
-pub use wishes::offer as offer_to_choose;
+pub use rollback::{recover_as_replacement, resumed_in_init};

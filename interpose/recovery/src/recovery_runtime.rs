@@ -3,13 +3,13 @@
 //! It holds the state of the modules, and dereferences to the `Runtime` of the crate below.
 
 use crate::recovery::RecoveryState;
-use crate::rehearsal::TrialState;
 use crate::runtime_state::{RuntimeAccess, runtime};
+use crate::static_data::TrialState;
 
 runtime! {
     pub struct Runtime: understudy_copies::Runtime {
         /// Trial replays, and static data that replicas omit.
-        pub(crate) rehearsal: TrialState = TrialState::start(),
+        pub(crate) static_data: TrialState = TrialState::start(),
         /// Past recoveries, and the one under way.
         pub(crate) recovery: RecoveryState = RecoveryState::start(),
     }

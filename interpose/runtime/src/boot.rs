@@ -23,7 +23,7 @@ use understudy_settings::{Config, StaticData, Threads, refusal, unknown};
 /// Older versions open components that search for libmpi's symbols in this scope.
 const OLDEST_MPI: (u32, u32, u32) = (5, 0, 10);
 /// Oldest supported Open MPI: older versions cannot be initialised again.
-const OLDEST_RENEWED: (u32, u32, u32) = (4, 1, 0);
+const OLDEST_REINITIALISED: (u32, u32, u32) = (4, 1, 0);
 
 /// Starts the runtime and writes its entry points.
 ///
@@ -38,13 +38,13 @@ pub unsafe extern "C" fn understudy_runtime_start(
 ) -> c_int {
     runtime_state::set_main_thread();
     let rt = runtime();
-    hand_down(rt);
+    open_doors(rt);
     // SAFETY: the caller guarantees it.
     unsafe {
         process_info::set_info(info.read());
         match start(rt)
-            .map_err(Refusal::from)
-            .and_then(|()| check_memory())
+            .map_err(StartRefusal::from)
+            .and_then(|()| create_memory_directory())
         {
             Ok(()) => {
                 points.write(EntryPoints {
@@ -59,13 +59,13 @@ pub unsafe extern "C" fn understudy_runtime_start(
                 });
                 0
             }
-            Err(refusal) => refuse(&refusal),
+            Err(refusal) => report_refusal(&refusal),
         }
     }
 }
 
 /// Opens the doors for functions that are called without a handler.
-fn hand_down(rt: &'static Runtime) {
+fn open_doors(rt: &'static Runtime) {
     user::DOOR.open(rt);
     understudy_job::DOOR.open(rt);
     understudy_objects::DOOR.open(rt);
@@ -115,7 +115,7 @@ fn entries() -> [unsafe extern "C" fn(); understudy_abi::ENTRIES] {
 }
 
 /// Reason why a job is not protected.
-struct Refusal {
+struct StartRefusal {
     reason: String,
     /// True if other nodes may not refuse.
     ///
@@ -123,18 +123,18 @@ struct Refusal {
     is_local: bool,
 }
 
-impl From<String> for Refusal {
-    fn from(reason: String) -> Refusal {
-        Refusal {
+impl From<String> for StartRefusal {
+    fn from(reason: String) -> StartRefusal {
+        StartRefusal {
             reason,
             is_local: false,
         }
     }
 }
 
-impl Refusal {
+impl StartRefusal {
     /// Returns the reason why the job must stop, if it must.
-    fn stops(&self) -> Option<&'static str> {
+    fn stop_reason(&self) -> Option<&'static str> {
         let is_split = number("OMPI_COMM_WORLD_LOCAL_SIZE") != number("OMPI_COMM_WORLD_SIZE");
         refusal::stops(
             process_info::has_other_launcher(),
@@ -143,11 +143,11 @@ impl Refusal {
     }
 }
 
-fn refuse(refused: &Refusal) -> c_int {
+fn report_refusal(refused: &StartRefusal) -> c_int {
     if info().quiet != 0 {
         return 1;
     }
-    let strict = refused.stops();
+    let strict = refused.stop_reason();
     if variable("OMPI_COMM_WORLD_LOCAL_RANK").as_deref() == Some("0") {
         crate::system_calls::print_message(format_args!(
             "{}; {}",
@@ -171,10 +171,10 @@ fn start(rt: &Runtime) -> Result<(), String> {
     unsafe { understudy_mpi::connect(info().mpi, info().mpi_shim) };
     reinit::read_manager_address()?;
     check_mpi()?;
-    tell_of_unknown_settings();
+    report_unknown_settings();
     let mut config = Config::read(variable)?;
     if abi::is_foreign() {
-        without_recording(&mut config)?;
+        refuse_journal_settings(&mut config)?;
     }
     let size = launcher_size();
     config.check_procedures(|name| Proc::from_name(name).is_some())?;
@@ -185,7 +185,7 @@ fn start(rt: &Runtime) -> Result<(), String> {
     }
     fault::point("boot.begin", Epoch::NONE);
     match abi::is_foreign() {
-        true => forget_launcher(),
+        true => remove_pmix_variables(),
         false => prefer_simple_mpi(),
     }
     // SAFETY: the preload library passes an array of this length.
@@ -228,7 +228,7 @@ fn start(rt: &Runtime) -> Result<(), String> {
 }
 
 /// Refuses settings that need a journal, which records Open MPI's calls only.
-fn without_recording(config: &mut Config) -> Result<(), String> {
+fn refuse_journal_settings(config: &mut Config) -> Result<(), String> {
     let asked = match config.static_data {
         StaticData::Replay => Some("UNDERSTUDY_STATIC=replay"),
         StaticData::Disk => Some("UNDERSTUDY_STATIC=disk"),
@@ -241,7 +241,7 @@ fn without_recording(config: &mut Config) -> Result<(), String> {
 }
 
 /// Reports unknown variables that look like settings, in one process of the job.
-fn tell_of_unknown_settings() {
+fn report_unknown_settings() {
     if process() == ProcessNumber(0) && info().quiet == 0 {
         let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
         for stray in unknown(names) {
@@ -266,14 +266,14 @@ fn start_log() {
                 record.args()
             )
         })
-        .target(env_logger::Target::Pipe(Box::new(Messages)))
+        .target(env_logger::Target::Pipe(Box::new(MessageWriter)))
         .try_init();
 }
 
 /// Writer that sends log lines to the descriptor for messages.
-struct Messages;
+struct MessageWriter;
 
-impl std::io::Write for Messages {
+impl std::io::Write for MessageWriter {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         system_calls::write_message(bytes);
         Ok(bytes.len())
@@ -287,9 +287,9 @@ impl std::io::Write for Messages {
 /// Creates the user's directory in memory.
 ///
 /// If the file system refuses, the job runs without ledgers and logs, and reports it.
-fn check_memory() -> Result<(), Refusal> {
+fn create_memory_directory() -> Result<(), StartRefusal> {
     match understudy_formats::private_directories::make_in_memory() {
-        Err(refused) if refused.is_planted() => Err(Refusal {
+        Err(refused) if refused.is_planted() => Err(StartRefusal {
             reason: refused.to_string(),
             is_local: true,
         }),
@@ -315,7 +315,7 @@ fn check_mpi() -> Result<(), String> {
         parts.next().unwrap_or(0),
         parts.next().unwrap_or(0),
     );
-    if (OLDEST_RENEWED..OLDEST_MPI).contains(&found) {
+    if (OLDEST_REINITIALISED..OLDEST_MPI).contains(&found) {
         // SAFETY: the library has been opened, and has no thread yet.
         return match unsafe { library::scope::add_library() } {
             true => Ok(()),
@@ -349,7 +349,7 @@ fn prefer_simple_mpi() {
 /// Removes the rank's PMIx variables for MPICH.
 ///
 /// MPICH takes them for a contradiction if it uses another process manager.
-fn forget_launcher() {
+fn remove_pmix_variables() {
     for name in [c"PMIX_NAMESPACE", c"PMIX_RANK"] {
         // SAFETY: the MPI library has no thread yet.
         unsafe { library::set_variable(name, None) };

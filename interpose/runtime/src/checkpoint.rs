@@ -16,8 +16,8 @@ use crate::copies::{self, CapturedState, Replica};
 use crate::fault::Victim;
 use crate::objects::dynamic;
 use crate::{
-    annotations, events, fault, recompute, recovery, rehearsal, reinit, reverse_computation,
-    schedule, system_calls, user, world,
+    annotations, events, fault, recompute, recovery, reinit, reverse_computation, schedule,
+    static_data, system_calls, user, world,
 };
 use std::time::Instant;
 use understudy_catalogue::message;
@@ -26,7 +26,7 @@ use understudy_image::capture::{Captured, capture};
 use understudy_numbers::Epoch;
 
 /// Message for a transfer that ends with an error other than a failure.
-const LOST: &str = "a copy cannot be sent to another worker";
+const TRANSFER_FAILED: &str = "a copy cannot be sent to another worker";
 
 /// Damages the replicas in this process, for tests.
 ///
@@ -51,7 +51,7 @@ pub fn damage(rt: &Runtime, victim: Victim) {
                 .stored
                 .iter_mut()
                 .filter_map(|copy| copy.script.as_mut());
-            rehearsal::damage_journals(rt, scripts, harm);
+            static_data::damage_journals(rt, scripts, harm);
         }
     }
 }
@@ -63,16 +63,20 @@ pub fn take(rt: &Runtime) -> Result<(), Rewound> {
     let Some(frame) = arch::top_frame() else {
         return Ok(());
     };
-    rehearsal::cut(rt, epoch);
+    static_data::cut(rt, epoch);
     fault::point("capture.begin", epoch);
     // Another worker may send first.
     let mut transfers = Vec::new();
-    recovery::check_own(rt, copies::post_receives(rt, &mut transfers), LOST)?;
+    recovery::check_own(
+        rt,
+        copies::post_receives(rt, &mut transfers),
+        TRANSFER_FAILED,
+    )?;
     // A program makes most of its temporary allocations while it starts. Later, freed memory is
     // returned at growing intervals.
     if epoch > Epoch(1)
         && epoch.0.is_power_of_two()
-        && !rehearsal::compares()
+        && !static_data::compares()
         && !user::has_threads(rt)
     {
         user::heap::release_freed_pages();
@@ -115,7 +119,7 @@ pub fn take(rt: &Runtime) -> Result<(), Rewound> {
         reinit::report_captured(world::worker(rt), number);
     }
     user::let_threads_go(rt);
-    recovery::devices_go_on(rt);
+    recovery::resume_devices(rt);
     let pages = delta.page_count();
     events::emit(Kind::Cut {
         epoch,
@@ -131,7 +135,7 @@ pub fn take(rt: &Runtime) -> Result<(), Rewound> {
         scan_ns,
         copy_ns,
     });
-    savings::tell(rt, epoch, at_point, left_out, &spared);
+    savings::record(rt, epoch, at_point, left_out, &spared);
     log::debug!(
         "epoch {epoch}: {pages} pages, {} bytes of state captured in {:?}",
         encoded.bytes.len(),
@@ -144,7 +148,7 @@ pub fn take(rt: &Runtime) -> Result<(), Rewound> {
         elided: spared,
         began,
     };
-    recovery::check_own(rt, copies::ship(rt, captured, transfers), LOST)?;
+    recovery::check_own(rt, copies::ship(rt, captured, transfers), TRANSFER_FAILED)?;
     advance(rt)
 }
 
@@ -168,8 +172,8 @@ pub fn finish(rt: &Runtime) -> Result<(), Rewound> {
 
 #[cold]
 fn advance(rt: &Runtime) -> Result<(), Rewound> {
-    let met = copies::advance(rt, || recovery::welcome(rt));
-    match recovery::check_own(rt, met, LOST)? {
+    let met = copies::advance(rt, || recovery::encoded_job_state(rt));
+    match recovery::check_own(rt, met, TRANSFER_FAILED)? {
         Some([most, least, ..]) if most == -least => {
             copies::commit(rt);
             if let Some(number) = dynamic::record_commit(rt) {

@@ -4,7 +4,7 @@
 //! under way.
 #![allow(unsafe_code)]
 
-mod general;
+mod generalized;
 
 use crate::Runtime;
 use crate::arch::{self, Rewound};
@@ -23,12 +23,12 @@ use understudy_mpi::real_types::{PROC_NULL, RealRequest, Status};
 use understudy_mpi::{self as mpi, call};
 
 /// Message for a failed exchange about synchronous sends.
-const NO_WORD: &str = "receivers cannot tell senders of synchronous sends";
+const EXCHANGE_FAILED: &str = "receivers cannot tell senders of synchronous sends";
 
 /// Counts a message that has arrived, also in the journal.
 #[inline]
 pub fn count_received(rt: &Runtime, comm: VirtComm, status: &Status) {
-    journal::received(rt, status.bytes);
+    journal::record_received(rt, status.bytes);
     requests::count_received(rt, comm, status);
 }
 
@@ -46,7 +46,7 @@ fn test(rt: &Runtime, index: u32) -> Result<bool, Rewound> {
         Some(RequestState::Open) if call::is_over() => drop(recovery::check(rt, call::ABANDONED)?),
         Some(RequestState::Open) => {
             if requests::synchronous::has_any() {
-                recovery::check_own(rt, hear_of_receives(rt), NO_WORD)?;
+                recovery::check_own(rt, receive_notices(rt), EXCHANGE_FAILED)?;
             }
             flush(rt, index)?;
         }
@@ -66,7 +66,7 @@ fn flush(rt: &Runtime, index: u32) -> Result<(), Rewound> {
 }
 
 /// Receives notices about synchronous sends whose drained messages the program has received.
-fn hear_of_receives(rt: &Runtime) -> mpi::Result<()> {
+fn receive_notices(rt: &Runtime) -> mpi::Result<()> {
     while let Some((from, bytes)) =
         control_messages::next(world::private(rt), tag::DRAINED_RECEIVED)?
     {
@@ -84,7 +84,7 @@ fn test_real(rt: &Runtime, index: u32) -> Result<(), Rewound> {
     });
     let rc = recovery::check(rt, rc)?;
     if flag != 0 || rc != SUCCESS {
-        has_ended(rt, index, status, rc);
+        record_completion(rt, index, status, rc);
     }
     Ok(())
 }
@@ -92,7 +92,7 @@ fn test_real(rt: &Runtime, index: u32) -> Result<(), Rewound> {
 /// Records the outcome of a request that has completed in the library.
 ///
 /// A received message is counted.
-fn has_ended(rt: &Runtime, index: u32, status: Status, rc: c_int) {
+fn record_completion(rt: &Runtime, index: u32, status: Status, rc: c_int) {
     let kind = get(rt, index).map(|request| request.kind);
     if let Some(RequestKind::Receive(envelope) | RequestKind::PersistentReceive(envelope)) = kind {
         // See `requests::ends`.
@@ -117,7 +117,7 @@ fn outcome(rt: &Runtime, index: u32) -> RequestOutcome {
     if let (Some(general), RequestState::Done { .. }) = (general, request.state) {
         let comm = request.comm();
         drop(request);
-        return general::query(general, comm);
+        return generalized::query(general, comm);
     }
     let second = request.companion.map(|it| outcome(rt, it));
     let RequestState::Done {
@@ -152,10 +152,10 @@ fn outcome(rt: &Runtime, index: u32) -> RequestOutcome {
 fn take(rt: &Runtime, index: u32, handle: &mut VirtRequest) -> RequestOutcome {
     let mut outcome = outcome(rt, index);
     if let Some(general) = requests::general(rt, index) {
-        outcome.rc = general::free(general, outcome.rc);
+        outcome.rc = generalized::free(general, outcome.rc);
     }
     let stays = get(rt, index).is_some_and(|request| request.is_persistent());
-    tell_journal(rt, index, &outcome.status, stays);
+    report_to_journal(rt, index, &outcome.status, stays);
     if stays {
         set_state(rt, index, RequestState::Inactive);
     } else {
@@ -187,7 +187,7 @@ pub fn wait_with(
             arch::mark_blocking_wait();
             // SAFETY: a real request that is active.
             let rc = recovery::check(rt, unsafe { real::PMPI_Wait(&mut request, &mut status) })?;
-            return Ok(end(rt, (index, request), handle, status, rc));
+            return Ok(finish_alone(rt, (index, request), handle, status, rc));
         }
         if let Some(ended) = poll(rt, handle)? {
             return Ok(ended);
@@ -211,12 +211,12 @@ pub fn poll(rt: &Runtime, handle: &mut VirtRequest) -> Result<Option<RequestOutc
         checkpoint::poll(rt)?;
         return Ok(None);
     }
-    Ok(Some(end(rt, (index, request), handle, status, rc)))
+    Ok(Some(finish_alone(rt, (index, request), handle, status, rc)))
 }
 
 /// Returns the outcome of a request from [`requests::alone`], and updates the record.
 #[inline]
-fn end(
+fn finish_alone(
     rt: &Runtime,
     (index, request): (u32, RealRequest),
     handle: &mut VirtRequest,
@@ -224,10 +224,10 @@ fn end(
     rc: c_int,
 ) -> RequestOutcome {
     if rc != SUCCESS {
-        return end_badly(rt, (index, request), handle, status, rc);
+        return finish_failed(rt, (index, request), handle, status, rc);
     }
     if arch::is_recording() {
-        tell_end(rt, index, &status);
+        report_completion(rt, index, &status);
     }
     requests::end(rt, handle, &status);
     RequestOutcome {
@@ -239,7 +239,7 @@ fn end(
 
 #[cold]
 #[inline(never)]
-fn end_badly(
+fn finish_failed(
     rt: &Runtime,
     (index, request): (u32, RealRequest),
     handle: &mut VirtRequest,
@@ -247,7 +247,7 @@ fn end_badly(
     rc: c_int,
 ) -> RequestOutcome {
     requests::set_real(rt, index, request);
-    has_ended(rt, index, status, rc);
+    record_completion(rt, index, status, rc);
     take(rt, index, handle)
 }
 
@@ -268,11 +268,11 @@ fn poll_on_record(
 }
 
 /// Largest number of requests in one call of the library.
-pub const TOGETHER: usize = 64;
+pub const MAX_TOGETHER: usize = 64;
 
 /// Library call for many requests.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum How {
+pub enum CompletionCall {
     /// Test if all have completed.
     Test,
     /// Wait until all have completed.
@@ -281,7 +281,7 @@ pub enum How {
 
 /// Result of a call for many requests.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Together {
+pub enum ManyResult {
     /// All have completed, and the statuses are written.
     Ended,
     /// At least one has not completed; nothing has changed.
@@ -290,26 +290,26 @@ pub enum Together {
     OneByOne,
 }
 
-/// Completes at most [`TOGETHER`] requests in one call of the library.
+/// Completes at most [`MAX_TOGETHER`] requests in one call of the library.
 ///
 /// All of them must allow the fast path.
 ///
 /// # Safety
 /// `statuses` must be null or have room for as many statuses as there are handles.
-pub unsafe fn end_together(
+pub unsafe fn complete_together(
     rt: &Runtime,
     handles: &mut [VirtRequest],
     statuses: *mut Status,
-    how: How,
-) -> Result<Together, Rewound> {
+    how: CompletionCall,
+) -> Result<ManyResult, Rewound> {
     if copies::is_pending() {
-        return Ok(Together::OneByOne);
+        return Ok(ManyResult::OneByOne);
     }
-    let mut room = [const { MaybeUninit::uninit() }; TOGETHER];
+    let mut room = [const { MaybeUninit::uninit() }; MAX_TOGETHER];
     let Some(reals) = requests::all_completable(rt, handles, &mut room) else {
-        return Ok(Together::OneByOne);
+        return Ok(ManyResult::OneByOne);
     };
-    let mut own = [const { MaybeUninit::<Status>::uninit() }; TOGETHER];
+    let mut own = [const { MaybeUninit::<Status>::uninit() }; MAX_TOGETHER];
     let place = if statuses.is_null() {
         own.as_mut_ptr().cast()
     } else {
@@ -319,36 +319,36 @@ pub unsafe fn end_together(
     // SAFETY: real requests, which do not move, and room for their statuses.
     let rc = unsafe {
         match how {
-            How::Test => real::PMPI_Testall(count, reals.as_mut_ptr(), &mut flag, place),
-            How::Wait => {
+            CompletionCall::Test => real::PMPI_Testall(count, reals.as_mut_ptr(), &mut flag, place),
+            CompletionCall::Wait => {
                 arch::mark_blocking_wait();
                 real::PMPI_Waitall(count, reals.as_mut_ptr(), place)
             }
         }
     };
     if rc == SUCCESS && flag == 0 {
-        return Ok(Together::Pending);
+        return Ok(ManyResult::Pending);
     }
     if rc != SUCCESS && rc != ERR_IN_STATUS {
         recovery::check(rt, rc)?;
-        return Ok(Together::OneByOne);
+        return Ok(ManyResult::OneByOne);
     }
     // SAFETY: the library has written as many statuses as there are requests.
     let statuses = unsafe { std::slice::from_raw_parts(place, reals.len()) };
     if rc == ERR_IN_STATUS {
-        note_ends(rt, handles, reals, statuses)?;
-        return Ok(Together::OneByOne);
+        record_outcomes(rt, handles, reals, statuses)?;
+        return Ok(ManyResult::OneByOne);
     }
     if arch::is_recording() {
         let indices = handles.iter().map(|&handle| index(rt, handle));
         indices.zip(statuses).for_each(|(index, status)| {
             index
                 .into_iter()
-                .for_each(|index| tell_end(rt, index, status))
+                .for_each(|index| report_completion(rt, index, status))
         });
     }
     requests::complete_all(rt, handles, statuses);
-    Ok(Together::Ended)
+    Ok(ManyResult::Ended)
 }
 
 /// Records the outcome of each request after some have failed.
@@ -356,7 +356,7 @@ pub unsafe fn end_together(
 /// Other requests may still be active.
 #[cold]
 #[inline(never)]
-fn note_ends(
+fn record_outcomes(
     rt: &Runtime,
     handles: &[VirtRequest],
     reals: &[RealRequest],
@@ -374,14 +374,14 @@ fn note_ends(
         {
             recovery::check(rt, rc)?;
             requests::set_real(rt, index, real);
-            has_ended(rt, index, status, rc);
+            record_completion(rt, index, status, rc);
         }
     }
     Ok(())
 }
 
 /// Returns true if a request has completed; its record stays.
-pub fn has_come(rt: &Runtime, handle: VirtRequest) -> Result<bool, Rewound> {
+pub fn is_complete(rt: &Runtime, handle: VirtRequest) -> Result<bool, Rewound> {
     match index(rt, handle) {
         Some(index) if is_active(rt, index) => test(rt, index),
         _ => Ok(true),
@@ -402,7 +402,7 @@ pub fn peek(rt: &Runtime, handle: VirtRequest) -> Result<Option<RequestOutcome>,
         return Ok(None);
     }
     let outcome = outcome(rt, index);
-    tell_journal(rt, index, &outcome.status, true);
+    report_to_journal(rt, index, &outcome.status, true);
     Ok(Some(outcome))
 }
 
@@ -412,7 +412,7 @@ pub fn peek(rt: &Runtime, handle: VirtRequest) -> Result<Option<RequestOutcome>,
 /// rollback.
 pub fn cancel(rt: &Runtime, index: u32) -> Result<c_int, Rewound> {
     if let Some(general) = requests::general(rt, index) {
-        return Ok(general::cancel(general, !is_active(rt, index)));
+        return Ok(generalized::cancel(general, !is_active(rt, index)));
     }
     let goes_on = |kind: &RequestKind| kind.is_send() || matches!(kind, RequestKind::Flush(_));
     let goes_on = get(rt, index).is_some_and(|request| goes_on(&request.kind));
@@ -440,7 +440,7 @@ pub fn abandon(rt: &Runtime, handle: &mut VirtRequest) -> Result<(), Rewound> {
 /// Reports a completing request to the journal.
 #[cold]
 #[inline(never)]
-fn tell_end(rt: &Runtime, index: u32, status: &Status) {
+fn report_completion(rt: &Runtime, index: u32, status: &Status) {
     let Some((kind, stays)) = get(rt, index)
         .filter(|request| request.state == RequestState::Active)
         .map(|request| (request.kind, request.is_persistent()))
@@ -448,23 +448,23 @@ fn tell_end(rt: &Runtime, index: u32, status: &Status) {
         return;
     };
     if let RequestKind::Receive(_) | RequestKind::PersistentReceive(_) = kind {
-        journal::received(rt, status.bytes);
+        journal::record_received(rt, status.bytes);
     }
-    tell_journal(rt, index, status, stays);
+    report_to_journal(rt, index, status, stays);
 }
 
 /// Reports to the journal that the data of a request are complete.
 #[inline]
-fn tell_journal(rt: &Runtime, index: u32, status: &Status, stays: bool) {
+fn report_to_journal(rt: &Runtime, index: u32, status: &Status, stays: bool) {
     let is_receive = || get(rt, index).is_some_and(|request| request.kind.envelope().is_some());
-    journal::ended(rt, index, || is_receive().then_some(status.bytes), stays);
+    journal::record_completion(rt, index, || is_receive().then_some(status.bytes), stays);
 }
 
 /// Runs a blocking operation as its non-blocking variant.
 ///
-/// `start` makes the real request. It is tested until it completes, so the checkpoint under way
+/// `start_both_halves` makes the real request. It is tested until it completes, so the checkpoint under way
 /// advances meanwhile.
-pub fn run(
+pub fn run_nonblocking(
     rt: &Runtime,
     comm: VirtComm,
     kind: RequestKind,
@@ -489,12 +489,12 @@ pub fn reap_orphans(rt: &Runtime) -> Result<(), Rewound> {
     for index in requests::indices(rt) {
         left += u32::from(!reap(rt, index)?);
     }
-    requests::until_reaped(rt).set(left.max(FEW));
+    requests::until_reaped(rt).set(left.max(MIN_SEARCHED_ORPHANS));
     Ok(())
 }
 
 /// Number of orphans below which none is searched for.
-const FEW: u32 = 16;
+const MIN_SEARCHED_ORPHANS: u32 = 16;
 
 /// Removes an orphan, if it is one and has completed.
 ///
@@ -519,7 +519,7 @@ fn reap(rt: &Runtime, index: u32) -> Result<bool, Rewound> {
         return Ok(false);
     }
     if let Some(general) = requests::general(rt, index) {
-        general::free(general, SUCCESS);
+        generalized::free(general, SUCCESS);
     }
     release_real(rt, index);
     remove(rt, index);

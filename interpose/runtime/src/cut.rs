@@ -11,8 +11,8 @@ mod shortage;
 mod take;
 mod together;
 
-pub use anywhere::{here, hold, leave_by_call, meanwhile, part};
+pub use anywhere::{enter_waiting_call, here, leave_at_end, leave_by_call, meanwhile};
 pub use assemble::assemble;
-pub use candidate::{collective, finish, point, wanted, withdraw};
+pub use candidate::{collective, finish, point, requested, withdraw};
 pub use take::take;
 pub use together::together;

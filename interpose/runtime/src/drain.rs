@@ -8,7 +8,7 @@
 mod bookmarks;
 mod in_flight;
 mod shared_mappings;
-mod synchronous_questions;
+mod synchronous_queries;
 
-pub use bookmarks::{Ability, Exchange, Sent, exchange};
+pub use bookmarks::{CutAbility, ExchangeOutcome, IncomingMessages, exchange};
 pub use in_flight::drain;

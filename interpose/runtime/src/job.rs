@@ -11,7 +11,7 @@ use crate::objects::session::{self, WorldModel};
 use crate::world::{self, Role, World, get, is_first_worker, is_protected, worker, workers_of};
 use crate::{
     abort, arch, checkpoint, copies, cut, disk, events, fault, objects, process_info, protection,
-    recovery, rehearsal, reinit, rendezvous, requests, spare, system_calls, user,
+    recovery, reinit, rendezvous, requests, spare, static_data, system_calls, user,
 };
 use std::ffi::c_int;
 use understudy_abi::exit;
@@ -31,9 +31,9 @@ pub fn init(rt: &Runtime) -> Result<(), Rewound> {
     user::begin_recording(rt);
     if !reinit::is_first(rt) {
         user::set_idle(false);
-        enter(rt, recovery::come_in(rt));
-        rehearsal::prepare(rt);
-        return Err(recovery::take_part_at_once(rt));
+        enter(rt, recovery::join(rt));
+        static_data::prepare(rt);
+        return Err(recovery::recover_as_replacement(rt));
     }
     let config = process_info::config();
     let all = RealComm::world();
@@ -49,7 +49,7 @@ pub fn init(rt: &Runtime) -> Result<(), Rewound> {
     let players = gather_from_all(all, &process_info::process())
         .unwrap_or_else(|error| abort::await_restart_after_init(rt, error));
     let mut nodes = Vec::new();
-    recovery::learn_places(&mut nodes, players.iter().copied().zip(places.all()));
+    recovery::record_places(&mut nodes, players.iter().copied().zip(places.all()));
     let wish = config
         .buddy_offset
         .unwrap_or_else(|| places.most_per_node());
@@ -73,7 +73,7 @@ pub fn init(rt: &Runtime) -> Result<(), Rewound> {
     let own = own
         .duplicate()
         .unwrap_or_else(|error| abort::await_restart_after_init(rt, error));
-    spare::tell_start();
+    spare::record_start();
     enter(
         rt,
         World {
@@ -91,7 +91,7 @@ pub fn init(rt: &Runtime) -> Result<(), Rewound> {
             process_of: players,
         },
     );
-    emit_config(&tell_copies_at_home(rt, &places));
+    emit_config(&report_replicas_in_own_domain(rt, &places));
     if let Some(why) = mismatch {
         protection::refuse(rt, &why);
     }
@@ -113,7 +113,7 @@ fn enter(rt: &Runtime, world: World) {
     fault::set_damage(|victim| checkpoint::damage(crate::DOOR.get(), victim));
     abort::abort_unless(rt, user::undo_start(rt));
     recovery::offer_to_choose();
-    listen_for_exit();
+    register_exit_hooks();
 }
 
 /// Opens the disk level; returns true if the job resumes from an epoch on disk.
@@ -151,7 +151,7 @@ fn no_domain(places: &ProcessLocations) -> Option<String> {
 /// Returns the number of workers whose replicas share their failure domain, as `N of W`.
 ///
 /// On several nodes, they are reported to the user.
-fn tell_copies_at_home(rt: &Runtime, places: &ProcessLocations) -> String {
+fn report_replicas_in_own_domain(rt: &Runtime, places: &ProcessLocations) -> String {
     let world = get(rt);
     let (at_home, workers) = (
         world
@@ -185,7 +185,7 @@ fn emit_config(copies_at_home: &str) {
 /// Returns true if several threads may call MPI simultaneously.
 ///
 /// In a job that begins, the request of any process counts; otherwise only that of this process.
-pub fn is_any_multiple(rt: &Runtime, wanted: bool) -> bool {
+pub fn agree_on_threads(rt: &Runtime, wanted: bool) -> bool {
     if !reinit::is_first(rt) {
         return wanted;
     }
@@ -210,7 +210,7 @@ pub fn first_checkpoint(rt: &Runtime) -> Result<(), Rewound> {
 }
 
 /// Handles exit(3) of the program, with or without MPI_Finalize.
-unsafe extern "C" fn leaving(status: c_int) {
+unsafe extern "C" fn on_exit(status: c_int) {
     if !world::is_worker() {
         return;
     }
@@ -218,7 +218,7 @@ unsafe extern "C" fn leaving(status: c_int) {
     let Some(rt) = crate::DOOR.try_get() else {
         return;
     };
-    cut::part(rt);
+    cut::leave_at_end(rt);
     world::update(rt, |world| world.finalized = true);
     if status != 0 {
         system_calls::print_message(message::worker_ends_without_finalize(worker(rt), status));
@@ -231,16 +231,16 @@ unsafe extern "C" fn leaving(status: c_int) {
 }
 
 /// Handles _exit(2) of the program, which a signal handler may call at any point.
-unsafe extern "C" fn leaving_at_once(status: c_int) {
+unsafe extern "C" fn on_immediate_exit(status: c_int) {
     if world::is_worker() {
         user::report_exit(status);
     }
 }
 
 /// Registers the functions for the end of the program.
-fn listen_for_exit() {
-    let hook: unsafe extern "C" fn(c_int) = leaving;
-    let at_once: unsafe extern "C" fn(c_int) = leaving_at_once;
+fn register_exit_hooks() {
+    let hook: unsafe extern "C" fn(c_int) = on_exit;
+    let at_once: unsafe extern "C" fn(c_int) = on_immediate_exit;
     let calls: unsafe extern "C" fn() -> bool = ends_with_the_program;
     // SAFETY: the called function registers the hooks, on the program's stack.
     unsafe {

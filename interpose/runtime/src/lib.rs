@@ -7,7 +7,7 @@
 //! - [`boot`]: start of the runtime;
 //! - [`entry`], [`calls`]: entries, and one handler per MPI procedure (most are generated);
 //! - [`job`], `spare`: `MPI_Init`, `MPI_Finalize`, and processes that wait as spares;
-//! - [`completion`]: tests and waits;
+//! - [`completion_calls`]: tests and waits;
 //! - [`cut`], [`drain`], [`checkpoint`]: a consistent state, messages in flight, replicas;
 //! - [`protection`], [`raise`]: reasons for running unprotected, and MPI error handlers.
 //!
@@ -20,9 +20,9 @@ pub mod completion;
 pub mod cut;
 pub mod drain;
 pub mod entry;
+pub mod error_handling;
 pub mod job;
 pub mod protection;
-pub mod raise;
 mod spare;
 
 use understudy_base::{
@@ -37,4 +37,4 @@ use understudy_job::{control_messages, daemon, disk, domains, max_allreduce, rei
 use understudy_journal::journal;
 use understudy_objects::{abi, drained, exposure, handles, objects, posting, rendezvous, requests};
 use understudy_program::{fatal, user};
-use understudy_recovery::{DOOR, Runtime, attempt, recovery, rehearsal};
+use understudy_recovery::{DOOR, Runtime, attempt, recovery, static_data};

@@ -10,19 +10,19 @@ use understudy_settings::Require;
 
 /// Reasons for which a running job loses protection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Loss {
+pub enum ProtectionLoss {
     /// The program has state that cannot be saved.
     Unsaved,
     /// Memory is not sufficient for the program and replicas.
     Memory,
 }
 
-impl Loss {
+impl ProtectionLoss {
     /// Returns the setting that requires the job to stop, if it does.
-    fn stops(self) -> Option<&'static str> {
+    fn stopping_setting(self) -> Option<&'static str> {
         let is_required = match process_info::config().require {
             Require::Never => false,
-            Require::Start => self == Loss::Unsaved,
+            Require::Start => self == ProtectionLoss::Unsaved,
             Require::Always => true,
         };
         is_required.then_some("UNDERSTUDY_REQUIRE=1")
@@ -32,7 +32,7 @@ impl Loss {
 /// Reports why the job is not protected; stops it if protection is required.
 pub fn refuse(rt: &Runtime, why: &str) {
     if get(rt).process == ProcessNumber(0) {
-        tell_refused(why, process_info::config().strict());
+        report(why, process_info::config().strict());
     } else {
         events::emit(Kind::Refused {
             reason: why.to_owned(),
@@ -44,11 +44,11 @@ pub fn refuse(rt: &Runtime, why: &str) {
 }
 
 /// Reports to the user why the job is not protected, and the consequence.
-pub fn say_refused(why: &str, loss: Loss) {
-    tell_refused(why, loss.stops());
+pub fn report_loss(why: &str, loss: ProtectionLoss) {
+    report(why, loss.stopping_setting());
 }
 
-fn tell_refused(why: &str, strict: Option<&str>) {
+fn report(why: &str, strict: Option<&str>) {
     let outcome = strict.map_or_else(
         || "the program runs unprotected, on the workers only".into(),
         |setting| format!("the job stops ({setting})"),
@@ -61,14 +61,14 @@ fn tell_refused(why: &str, strict: Option<&str>) {
 
 /// True if the job stops when memory gets short.
 pub fn stops_for_memory() -> bool {
-    Loss::Memory.stops().is_some()
+    ProtectionLoss::Memory.stopping_setting().is_some()
 }
 
 /// Ends all checkpoints and recoveries, at one cut in all workers.
 ///
 /// One worker has reported the reason before.
-pub fn give_up_protection(rt: &Runtime, loss: Loss) {
-    if loss.stops().is_some() {
+pub fn give_up_protection(rt: &Runtime, loss: ProtectionLoss) {
+    if loss.stopping_setting().is_some() {
         recovery::end_together(rt, world::is_first_worker(rt), exit::REFUSED);
     }
     world::update(rt, |world| world.protected = false);

@@ -11,7 +11,7 @@ use understudy_formats::events::{EndReason, Kind, Role, Spare, Worker};
 use understudy_relay::RankStage;
 
 /// Functions of this process while it waits.
-pub const WAIT: reinit::SpareActions = reinit::SpareActions {
+pub const SPARE_FUNCTIONS: reinit::SpareActions = reinit::SpareActions {
     idle: || idle(DOOR.get()),
     leave: || leave(DOOR.get()),
 };
@@ -33,11 +33,11 @@ pub fn begin() {
     }
     user::set_stage(RankStage::Running);
     user::set_idle(true);
-    tell_start();
+    record_start();
 }
 
 /// Writes the role of this process to the event file.
-pub fn tell_start() {
+pub fn record_start() {
     let (rank, workers) = (process_info::process(), workers());
     let role = match rank.0.checked_sub(workers) {
         None => Role::Worker(Worker(rank.0)),

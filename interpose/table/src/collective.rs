@@ -45,7 +45,7 @@ fn tail(out: &mut String, procedure: &Procedure, rc: &str, after: &str) {
     let _ = write!(
         out,
         "        let rc = match {rc} {{\n            Ok(rc) => rc,\n            Err(_) => return \
-         0,\n        }};\n{after}        crate::raise::finish(rt, Proc::{name}, rc, \
+         0,\n        }};\n{after}        crate::error_handling::finish(rt, Proc::{name}, rc, \
          Some({comm}))\n    }}\n\n"
     );
 }

@@ -114,7 +114,7 @@ fn amount(procedure: &Procedure, parameter: &Parameter) -> Option<(String, Vec<S
             LengthTerm::Word(word) => word.as_str(),
             LengthTerm::Own(counts) => {
                 amounts.push(format!(
-                    "Amount::Own({})",
+                    "Amount::OwnCount({})",
                     numbers(procedure, index(counts)?)?
                 ));
                 continue;
@@ -137,7 +137,11 @@ fn amount(procedure: &Procedure, parameter: &Parameter) -> Option<(String, Vec<S
             (Some(index), ..) => match procedure.parameters[index].c_type.as_str() {
                 "MPI_Datatype" => unit = format!("Unit::Datatype({index})"),
                 c_type => {
-                    let how = if c_type.ends_with('*') { "At" } else { "Value" };
+                    let how = if c_type.ends_with('*') {
+                        "PointedValue"
+                    } else {
+                        "Value"
+                    };
                     amounts.push(format!("Amount::{how}({})", numbers(procedure, index)?));
                 }
             },

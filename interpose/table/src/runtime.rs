@@ -206,7 +206,7 @@ fn generic_handler(out: &mut String, procedure: &Procedure) {
         let _ = write!(
             out,
             "{safety}        let rc = unsafe {{ {call} }};\n\
-             \x20       crate::raise::finish(rt, Proc::{name}, rc, {communicator})\n    }}\n\n"
+             \x20       crate::error_handling::finish(rt, Proc::{name}, rc, {communicator})\n    }}\n\n"
         );
     } else {
         let _ = write!(out, "{safety}        unsafe {{ {call} }}\n    }}\n\n");
@@ -295,11 +295,11 @@ mod stubs {
     use core::ffi::c_int;
 
     pub extern "C" fn unsupported<const SLOT: u16>() -> c_int {
-        crate::raise::unsupported(crate::calls::runtime(), Proc::ALL[SLOT as usize])
+        crate::error_handling::unsupported(crate::calls::runtime(), Proc::ALL[SLOT as usize])
     }
 
     pub extern "C" fn refused<const SLOT: u16>() -> c_int {
-        crate::raise::refused(SLOT as u32)
+        crate::error_handling::refused(SLOT as u32)
     }
 }
 "#;

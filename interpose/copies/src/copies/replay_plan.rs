@@ -26,14 +26,14 @@ pub struct ReplayPlan {
 #[derive(Clone, bincode::Encode, bincode::Decode)]
 pub enum PageSource {
     /// Replay of the phase.
-    Replay(Box<RecordedPhase>),
+    Replay(Box<ReplayedPhase>),
     /// File with the pages ([`crate::disk::StaticFile`]).
     File(PathBuf),
 }
 
 /// Recorded set-up phase of a worker.
 #[derive(Clone, bincode::Encode, bincode::Decode)]
-pub struct RecordedPhase {
+pub struct ReplayedPhase {
     pub journal: Vec<u8>,
     /// Call at which the phase began: `MPI_Init`, or a cut.
     pub begin: Frame,
@@ -50,7 +50,7 @@ pub struct RecordedPhase {
 /// State of a worker at a cut, relative to the end of the previous phase.
 #[derive(Clone, bincode::Encode, bincode::Decode)]
 pub struct ReplayBase {
-    pub before: Box<RecordedPhase>,
+    pub before: Box<ReplayedPhase>,
     /// State outside of pages, as in a checkpoint.
     pub state: Vec<u8>,
     /// Changed pages (sorted).
@@ -66,7 +66,7 @@ impl ReplayBase {
     }
 }
 
-impl RecordedPhase {
+impl ReplayedPhase {
     /// Returns the size in bytes of the journals, and of the states between them.
     fn size(&self) -> usize {
         let base = self.base.as_ref();
@@ -74,7 +74,7 @@ impl RecordedPhase {
     }
 
     /// Iterates over this phase and the previous ones.
-    fn with_previous(&self) -> impl Iterator<Item = &RecordedPhase> {
+    fn with_previous(&self) -> impl Iterator<Item = &ReplayedPhase> {
         std::iter::successors(Some(self), |replay| Some(&*replay.base.as_ref()?.before))
     }
 }
@@ -140,7 +140,7 @@ impl ReplayPlan {
         match &self.source {
             PageSource::Replay(replay) => replay
                 .with_previous()
-                .find_map(|replay| replay.inputs.changed()),
+                .find_map(|replay| replay.inputs.changed_long_file()),
             PageSource::File(_) => None,
         }
     }

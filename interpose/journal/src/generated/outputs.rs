@@ -2167,7 +2167,7 @@ pub static OUTPUTS: &[Row] = &[
             Output {
                 argument: 1,
                 unit: Unit::Datatype(3),
-                amounts: &[Amount::Own(Numbers(2, 4))],
+                amounts: &[Amount::OwnCount(Numbers(2, 4))],
                 members: Members::All,
                 later: false
             }
@@ -2182,7 +2182,7 @@ pub static OUTPUTS: &[Row] = &[
             Output {
                 argument: 1,
                 unit: Unit::Datatype(3),
-                amounts: &[Amount::Own(Numbers(2, 8))],
+                amounts: &[Amount::OwnCount(Numbers(2, 8))],
                 members: Members::All,
                 later: false
             }
@@ -3036,7 +3036,7 @@ pub static OUTPUTS: &[Row] = &[
             Output {
                 argument: 1,
                 unit: Unit::Datatype(3),
-                amounts: &[Amount::Own(Numbers(2, 4))],
+                amounts: &[Amount::OwnCount(Numbers(2, 4))],
                 members: Members::All,
                 later: true
             },
@@ -3058,7 +3058,7 @@ pub static OUTPUTS: &[Row] = &[
             Output {
                 argument: 1,
                 unit: Unit::Datatype(3),
-                amounts: &[Amount::Own(Numbers(2, 8))],
+                amounts: &[Amount::OwnCount(Numbers(2, 8))],
                 members: Members::All,
                 later: true
             },
@@ -3975,7 +3975,7 @@ pub static OUTPUTS: &[Row] = &[
             Output {
                 argument: 1,
                 unit: Unit::Datatype(3),
-                amounts: &[Amount::Own(Numbers(2, 4))],
+                amounts: &[Amount::OwnCount(Numbers(2, 4))],
                 members: Members::All,
                 later: true
             },
@@ -3997,7 +3997,7 @@ pub static OUTPUTS: &[Row] = &[
             Output {
                 argument: 1,
                 unit: Unit::Datatype(3),
-                amounts: &[Amount::Own(Numbers(2, 8))],
+                amounts: &[Amount::OwnCount(Numbers(2, 8))],
                 members: Members::All,
                 later: true
             },
@@ -6076,7 +6076,7 @@ pub static OUTPUTS: &[Row] = &[
             Output {
                 argument: 3,
                 unit: Unit::Text,
-                amounts: &[Amount::At(Numbers(2, 4))],
+                amounts: &[Amount::PointedValue(Numbers(2, 4))],
                 members: Members::All,
                 later: false
             },
@@ -7909,7 +7909,7 @@ pub static OUTPUTS: &[Row] = &[
             Output {
                 argument: 4,
                 unit: Unit::Text,
-                amounts: &[Amount::At(Numbers(3, 4))],
+                amounts: &[Amount::PointedValue(Numbers(3, 4))],
                 members: Members::All,
                 later: false
             }

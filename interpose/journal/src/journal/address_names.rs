@@ -9,7 +9,7 @@ use std::path::Path;
 use understudy_image::vmas::{self, Vma};
 
 /// Offset in a file, and the index of the address.
-type Wanted = (u64, usize);
+type FileOffset = (u64, usize);
 /// Address, length and name of a function.
 type Function<'a> = (u64, u64, &'a str);
 
@@ -22,7 +22,7 @@ pub fn names(addresses: &[u64]) -> Vec<String> {
         .iter()
         .map(|address| format!("{address:#x}"))
         .collect();
-    let mut by_file: BTreeMap<&[u8], Vec<Wanted>> = BTreeMap::new();
+    let mut by_file: BTreeMap<&[u8], Vec<FileOffset>> = BTreeMap::new();
     for (index, &address) in addresses.iter().enumerate() {
         if let Some(vma) = vmas.iter().find(|vma| vma.range.contains(address)) {
             by_file.entry(&vma.path).or_default().push((address, index));
@@ -40,7 +40,7 @@ fn base(vmas: &[Vma], path: &[u8]) -> u64 {
     first.map_or(0, |vma| vma.range.start)
 }
 
-fn name_in_file(path: &[u8], base: u64, mut wanted: Vec<Wanted>, names: &mut [String]) {
+fn name_in_file(path: &[u8], base: u64, mut wanted: Vec<FileOffset>, names: &mut [String]) {
     let bytes = std::fs::read(OsStr::from_bytes(path)).unwrap_or_default();
     let file = object::File::parse(&*bytes).ok();
     // Executables that are not position-independent are mapped at their own addresses.
@@ -69,12 +69,12 @@ fn name_in_file(path: &[u8], base: u64, mut wanted: Vec<Wanted>, names: &mut [St
 /// Finds the function around each of these sorted offsets.
 ///
 /// If functions overlap, the one that begins last is returned.
-fn functions<'a>(file: &'a object::File<'a>, wanted: &[Wanted]) -> Vec<Option<Function<'a>>> {
+fn functions<'a>(file: &'a object::File<'a>, wanted: &[FileOffset]) -> Vec<Option<Function<'a>>> {
     let mut found: Vec<Option<Function<'a>>> = vec![None; wanted.len()];
     for symbol in file.symbols().chain(file.dynamic_symbols()) {
         let (start, length) = (symbol.address(), symbol.size().max(1));
         let first = wanted.partition_point(|(offset, _)| *offset < start);
-        let covers = |&&(offset, _): &&Wanted| offset - start < length;
+        let covers = |&&(offset, _): &&FileOffset| offset - start < length;
         let count = wanted[first..].iter().take_while(covers).count();
         if count == 0 || symbol.kind() != SymbolKind::Text || !symbol.is_definition() {
             continue;

@@ -25,7 +25,7 @@ pub struct Written {
 }
 
 /// Slot of the last record, which holds the bytes that the last cut itself wrote.
-pub const END: u16 = u16::MAX;
+pub const END_SLOT: u16 = u16::MAX;
 
 /// The outcome of a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
@@ -46,7 +46,7 @@ impl Record {
 }
 
 /// Longest sequence of calls whose repetition is detected.
-const MOST_IN_TURN: usize = 8;
+const MAX_SEQUENCE: usize = 8;
 
 /// Slot of a procedure, and the return address of its call.
 pub type Site = (u16, u64);
@@ -61,16 +61,16 @@ pub struct Journal {
     ///
     /// The first number counts complete repetitions of all recent calls. The second number counts
     /// the calls of the repetition under way.
-    turns: Option<(u64, usize)>,
+    repetitions: Option<(u64, usize)>,
     /// Bytes that the recent calls wrote.
-    held: usize,
+    recent_bytes: usize,
     /// Number of calls in the journal.
     pub calls: u64,
 }
 
 /// Reason why bytes are not a journal.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotAJournal {
+pub enum FormatError {
     /// Too short, or without the magic.
     #[error("it is no journal of this program")]
     Foreign,
@@ -88,7 +88,7 @@ impl Journal {
     /// an entry: this call or an earlier one. It is not called for calls that repeat others.
     pub fn add(&mut self, record: Record, place: u64, mut became: impl FnMut(Site, usize)) {
         self.calls += 1;
-        if let Some((times, at)) = &mut self.turns {
+        if let Some((times, at)) = &mut self.repetitions {
             if self.recent[*at].0 == record {
                 *at += 1;
                 if *at == self.recent.len() {
@@ -96,9 +96,9 @@ impl Journal {
                 }
                 return;
             }
-            self.end_turns(&mut became);
+            self.end_repetitions(&mut became);
         }
-        self.held += record.length();
+        self.recent_bytes += record.length();
         self.recent.push_back((record, place));
         let period = (1..=self.recent.len() / 2).find(|&period| self.repeats(period));
         if let Some(period) = period {
@@ -108,10 +108,10 @@ impl Journal {
                 .drain(period..)
                 .map(|(record, _)| record.length())
                 .sum();
-            self.held -= again;
-            self.turns = Some((2, 0));
+            self.recent_bytes -= again;
+            self.repetitions = Some((2, 0));
         } else {
-            self.write_until(2 * MOST_IN_TURN - 1, &mut became);
+            self.write_until(2 * MAX_SEQUENCE - 1, &mut became);
         }
     }
 
@@ -136,7 +136,7 @@ impl Journal {
         let mut before = self.entries.len();
         encode(&(times, count as u64), &mut self.entries);
         for (record, place) in self.recent.drain(..count) {
-            self.held -= record.length();
+            self.recent_bytes -= record.length();
             encode(&record, &mut self.entries);
             became((record.slot, place), self.entries.len() - before);
             before = self.entries.len();
@@ -144,24 +144,24 @@ impl Journal {
     }
 
     /// Ends a sequence of repetitions: the next call differs, or the journal ends.
-    fn end_turns(&mut self, became: &mut impl FnMut(Site, usize)) {
-        let Some((times, at)) = self.turns.take() else {
+    fn end_repetitions(&mut self, became: &mut impl FnMut(Site, usize)) {
+        let Some((times, at)) = self.repetitions.take() else {
             return;
         };
         let begun: Vec<_> = self.recent.iter().take(at).cloned().collect();
         self.write(times, self.recent.len(), became);
-        self.held = begun.iter().map(|(record, _)| record.length()).sum();
+        self.recent_bytes = begun.iter().map(|(record, _)| record.length()).sum();
         self.recent.extend(begun);
     }
 
     pub fn flush(&mut self, mut became: impl FnMut(Site, usize)) {
-        self.end_turns(&mut became);
+        self.end_repetitions(&mut became);
         self.write_until(0, &mut became);
     }
 
     /// Returns the length in bytes before compression.
     pub fn size(&self) -> usize {
-        self.entries.len() + self.held
+        self.entries.len() + self.recent_bytes
     }
 
     /// Returns the journal as bytes.
@@ -177,20 +177,20 @@ impl Journal {
     }
 
     /// Reads bytes that [`Journal::encode`] returned.
-    pub fn decode(bytes: &[u8]) -> Result<Reader, NotAJournal> {
-        let (header, body) = bytes.split_at_checked(HEADER).ok_or(NotAJournal::Foreign)?;
+    pub fn decode(bytes: &[u8]) -> Result<JournalReader, FormatError> {
+        let (header, body) = bytes.split_at_checked(HEADER).ok_or(FormatError::Foreign)?;
         if header[..8] != MAGIC {
-            return Err(NotAJournal::Foreign);
+            return Err(FormatError::Foreign);
         }
         let version = u32::from_le_bytes(header[8..12].try_into().unwrap_or_default());
         if version != VERSION {
-            return Err(NotAJournal::Version(version));
+            return Err(FormatError::Version(version));
         }
         if header[12..] != xxhash_rust::xxh3::xxh3_64(body).to_le_bytes() {
-            return Err(NotAJournal::Damaged);
+            return Err(FormatError::Damaged);
         }
-        let entries = compression::unpack(body).map_err(|_| NotAJournal::Damaged)?;
-        Ok(Reader {
+        let entries = compression::unpack(body).map_err(|_| FormatError::Damaged)?;
+        Ok(JournalReader {
             entries,
             at: 0,
             turns: Vec::new(),
@@ -206,7 +206,7 @@ fn encode(what: &impl bincode::Encode, to: &mut Vec<u8>) {
 
 /// Iterator over the calls of a journal.
 #[derive(Debug)]
-pub struct Reader {
+pub struct JournalReader {
     entries: Vec<u8>,
     at: usize,
     /// Calls of the current entry.
@@ -215,23 +215,23 @@ pub struct Reader {
     left: u64,
 }
 
-impl Reader {
+impl JournalReader {
     /// Returns the next call; `None` at the end.
-    pub fn next(&mut self) -> Result<Option<&Record>, NotAJournal> {
+    pub fn next(&mut self) -> Result<Option<&Record>, FormatError> {
         if self.left == 0 {
             if self.at == self.entries.len() {
                 return Ok(None);
             }
             let ((times, turns), length): ((u64, Vec<Record>), usize) =
                 bincode::decode_from_slice(&self.entries[self.at..], standard())
-                    .map_err(|_| NotAJournal::Damaged)?;
+                    .map_err(|_| FormatError::Damaged)?;
             self.at += length;
             self.left = times
                 .checked_mul(turns.len() as u64)
-                .ok_or(NotAJournal::Damaged)?;
+                .ok_or(FormatError::Damaged)?;
             self.turns = turns;
             if self.left == 0 {
-                return Err(NotAJournal::Damaged);
+                return Err(FormatError::Damaged);
             }
         }
         let count = self.turns.len();
@@ -279,7 +279,7 @@ mod tests {
         (records, bytes)
     }
 
-    fn assert_comes_back(records: &[Record], bytes: &[u8]) {
+    fn assert_decodes_to(records: &[Record], bytes: &[u8]) {
         let mut reader = Journal::decode(bytes).unwrap();
         for record in records {
             assert_eq!(reader.next().unwrap(), Some(record));
@@ -288,15 +288,15 @@ mod tests {
     }
 
     #[test]
-    fn calls_come_back_in_order_and_repeats_are_short() {
+    fn calls_are_decoded_in_order_and_repeats_are_short() {
         let (records, bytes) = sample();
         assert!(bytes.len() < 500, "{}", bytes.len());
-        assert_comes_back(&records, &bytes);
+        assert_decodes_to(&records, &bytes);
     }
 
     #[test]
     fn calls_in_turn_are_short() {
-        for period in 1..=MOST_IN_TURN as u16 {
+        for period in 1..=MAX_SEQUENCE as u16 {
             for rest in 0..period {
                 let turn = |at: u16| record(at % period, 3);
                 let records: Vec<Record> = (0..1000 * period + rest)
@@ -308,13 +308,13 @@ mod tests {
                     size < 2200,
                     "{size} bytes for {period} in turn and {rest} more"
                 );
-                assert_comes_back(&records, &bytes);
+                assert_decodes_to(&records, &bytes);
             }
         }
     }
 
     #[test]
-    fn any_order_comes_back() {
+    fn any_order_is_decoded() {
         let mut state = 1u64;
         for most in [2, 3, 5, 9] {
             let records: Vec<Record> = std::iter::repeat_with(|| {
@@ -326,7 +326,7 @@ mod tests {
             .take(5000)
             .collect();
             let (_, bytes) = journal_of(&records);
-            assert_comes_back(&records, &bytes);
+            assert_decodes_to(&records, &bytes);
         }
     }
 
@@ -340,8 +340,8 @@ mod tests {
         }
         assert_eq!(
             Journal::decode(&bytes[..bytes.len() - 1]).unwrap_err(),
-            NotAJournal::Damaged
+            FormatError::Damaged
         );
-        assert_eq!(Journal::decode(b"short").unwrap_err(), NotAJournal::Foreign);
+        assert_eq!(Journal::decode(b"short").unwrap_err(), FormatError::Foreign);
     }
 }

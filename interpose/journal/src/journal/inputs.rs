@@ -14,13 +14,13 @@ use std::path::{Path, PathBuf};
 use understudy_policy::compression;
 
 /// Length in bytes of stat(2)'s structure.
-pub const STAT: usize = size_of::<libc::stat>();
+pub const STAT_BYTES: usize = size_of::<libc::stat>();
 /// Ratio of a file's length to the remaining room above which compression is not tried.
-const MOST_COMPRESSED: u64 = 16;
+const MAX_COMPRESSION_RATIO: u64 = 16;
 
 /// Outcome of a system call.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-pub enum Outcome {
+pub enum SyscallOutcome {
     /// Return value and written bytes.
     Result(i64, Vec<u8>),
     /// An opened file: number of its contents, and stat(2) result.
@@ -28,22 +28,22 @@ pub enum Outcome {
     /// An opened directory.
     Directory,
     /// An opened file that is too long to be recorded, by its number.
-    Long(u32),
+    LongFile(u32),
 }
 
 /// Attributes that change with the contents of a file.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-pub struct Identity {
+pub struct FileIdentity {
     inode: u64,
     size: u64,
     modified: (i64, i64),
     changed: (i64, i64),
 }
 
-impl Identity {
+impl FileIdentity {
     /// Returns the identity of a file.
-    pub fn of(about: &Metadata) -> Identity {
-        Identity {
+    pub fn of(about: &Metadata) -> FileIdentity {
+        FileIdentity {
             inode: about.ino(),
             size: about.size(),
             modified: (about.mtime(), about.mtime_nsec()),
@@ -54,9 +54,9 @@ impl Identity {
 
 /// File that is too long to be recorded.
 #[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
-struct Long {
+struct LongFile {
     path: Vec<u8>,
-    identity: Identity,
+    identity: FileIdentity,
 }
 
 /// Record of the inputs of a phase.
@@ -67,10 +67,10 @@ pub struct Inputs {
     /// True if a trial replay has recorded all inputs.
     is_recorded: bool,
     /// Keys of calls and their outcomes.
-    outcomes: Vec<(Vec<u8>, Outcome)>,
+    outcomes: Vec<(Vec<u8>, SyscallOutcome)>,
     /// Contents of files, compressed (LZ4 block format with the size in front).
     contents: Vec<Vec<u8>>,
-    long: Vec<Long>,
+    long: Vec<LongFile>,
     /// Bytes that have been recorded.
     size: u64,
 }
@@ -95,22 +95,22 @@ impl Inputs {
     }
 
     /// Returns a long file that has changed or was removed.
-    pub fn changed(&self) -> Option<&Path> {
-        let is_same = |long: &Long| {
+    pub fn changed_long_file(&self) -> Option<&Path> {
+        let is_same = |long: &LongFile| {
             let about = std::fs::metadata(path_of(long));
-            about.is_ok_and(|about| Identity::of(&about) == long.identity)
+            about.is_ok_and(|about| FileIdentity::of(&about) == long.identity)
         };
         self.long.iter().find(|long| !is_same(long)).map(path_of)
     }
 
-    fn take(&mut self, bytes: u64) -> Result<(), NoRoom> {
+    fn reserve(&mut self, bytes: u64) -> Result<(), NoRoom> {
         self.room = self.room.checked_sub(bytes).ok_or(NoRoom)?;
         self.size += bytes;
         Ok(())
     }
 }
 
-fn path_of(long: &Long) -> &Path {
+fn path_of(long: &LongFile) -> &Path {
     Path::new(OsStr::from_bytes(&long.path))
 }
 
@@ -120,20 +120,20 @@ pub struct NoRoom;
 
 /// Inputs of a phase during a replay.
 #[derive(Default)]
-pub struct Asked {
+pub struct ReplayInputs {
     inputs: Inputs,
     /// Recorded outcomes that have not been used yet, by key.
     next: HashMap<Vec<u8>, VecDeque<usize>>,
 }
 
-impl Asked {
+impl ReplayInputs {
     /// Starts a replay with a record, which may be empty.
-    pub fn new(inputs: Inputs) -> Asked {
+    pub fn new(inputs: Inputs) -> ReplayInputs {
         let mut next: HashMap<Vec<u8>, VecDeque<usize>> = HashMap::new();
         for (at, (call, _)) in inputs.outcomes.iter().enumerate() {
             next.entry(call.clone()).or_default().push_back(at);
         }
-        Asked { inputs, next }
+        ReplayInputs { inputs, next }
     }
 
     /// Returns the record, which is complete now.
@@ -145,36 +145,36 @@ impl Asked {
     }
 
     /// Returns the recorded outcome of the next call with this key.
-    pub fn next(&mut self, call: &[u8]) -> Option<Outcome> {
+    pub fn next(&mut self, call: &[u8]) -> Option<SyscallOutcome> {
         let at = self.next.get_mut(call)?.pop_front()?;
         Some(self.inputs.outcomes[at].1.clone())
     }
 
     /// Records the outcome of a call, unless the record is complete.
-    pub fn record(&mut self, call: Vec<u8>, outcome: Outcome) -> Result<(), NoRoom> {
+    pub fn record(&mut self, call: Vec<u8>, outcome: SyscallOutcome) -> Result<(), NoRoom> {
         if self.inputs.is_recorded {
             return Ok(());
         }
         let bytes = match &outcome {
-            Outcome::Result(_, bytes) | Outcome::File(_, bytes) => bytes.len(),
-            Outcome::Directory | Outcome::Long(_) => 0,
+            SyscallOutcome::Result(_, bytes) | SyscallOutcome::File(_, bytes) => bytes.len(),
+            SyscallOutcome::Directory | SyscallOutcome::LongFile(_) => 0,
         };
-        self.inputs.take((call.len() + bytes) as u64)?;
+        self.inputs.reserve((call.len() + bytes) as u64)?;
         self.inputs.outcomes.push((call, outcome));
         Ok(())
     }
 
     /// True if contents of this length may fit into the record.
-    pub fn may_keep(&self, length: u64) -> bool {
-        !self.inputs.is_recorded && length <= self.inputs.room.saturating_mul(MOST_COMPRESSED)
+    pub fn may_store(&self, length: u64) -> bool {
+        !self.inputs.is_recorded && length <= self.inputs.room.saturating_mul(MAX_COMPRESSION_RATIO)
     }
 
     /// Stores the contents of a file if there is room, and returns their number.
-    pub fn keep(&mut self, content: &[u8]) -> Option<u32> {
+    pub fn store(&mut self, content: &[u8]) -> Option<u32> {
         let kept = compression::pack(content);
         let known = self.inputs.contents.iter().position(|known| *known == kept);
         if known.is_none() {
-            self.inputs.take(kept.len() as u64).ok()?;
+            self.inputs.reserve(kept.len() as u64).ok()?;
             self.inputs.contents.push(kept);
         }
         Some(known.unwrap_or(self.inputs.contents.len() - 1) as u32)
@@ -186,14 +186,14 @@ impl Asked {
     }
 
     /// Adds a file that is too long to be recorded, and returns its number.
-    pub fn note_long(&mut self, path: PathBuf, identity: Identity) -> u32 {
+    pub fn add_long_file(&mut self, path: PathBuf, identity: FileIdentity) -> u32 {
         let path = path.into_os_string().into_encoded_bytes();
-        self.inputs.long.push(Long { path, identity });
+        self.inputs.long.push(LongFile { path, identity });
         self.inputs.long.len() as u32 - 1
     }
 
     /// True if a long file has not changed.
-    pub fn is_same(&self, number: u32, now: &Identity) -> bool {
+    pub fn is_same(&self, number: u32, now: &FileIdentity) -> bool {
         let long = self.inputs.long.get(number as usize);
         long.is_some_and(|long| long.identity == *now)
     }
@@ -209,18 +209,18 @@ impl Asked {
 mod tests {
     use super::*;
 
-    fn result(value: i64) -> Outcome {
-        Outcome::Result(value, vec![value as u8; 10])
+    fn result(value: i64) -> SyscallOutcome {
+        SyscallOutcome::Result(value, vec![value as u8; 10])
     }
 
     #[test]
     fn each_call_gets_its_outcomes_in_order() {
-        let mut asked = Asked::new(Inputs::with_room(1000));
+        let mut asked = ReplayInputs::new(Inputs::with_room(1000));
         for (call, value) in [(b"a", 1), (b"b", 2), (b"a", 3)] {
             assert_eq!(asked.next(call), None);
             asked.record(call.to_vec(), result(value)).unwrap();
         }
-        let mut again = Asked::new(asked.into_inputs());
+        let mut again = ReplayInputs::new(asked.into_inputs());
         for (call, outcome) in [
             (b"b", Some(2)),
             (b"a", Some(1)),
@@ -237,10 +237,10 @@ mod tests {
 
     #[test]
     fn no_more_is_recorded_than_there_is_room_for() {
-        let mut asked = Asked::new(Inputs::with_room(100));
-        let number = asked.keep(&[7; 500]).unwrap();
+        let mut asked = ReplayInputs::new(Inputs::with_room(100));
+        let number = asked.store(&[7; 500]).unwrap();
         assert_eq!(
-            asked.keep(&[7; 500]),
+            asked.store(&[7; 500]),
             Some(number),
             "the same contents are kept once"
         );
@@ -248,8 +248,8 @@ mod tests {
         let noise: Vec<u8> = (0..500u32)
             .map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8)
             .collect();
-        assert_eq!(asked.keep(&noise), None);
-        assert!(!asked.may_keep(1 << 20));
+        assert_eq!(asked.store(&noise), None);
+        assert!(!asked.may_store(1 << 20));
         while asked.record(b"call".to_vec(), result(0)).is_ok() {}
         let inputs = asked.into_inputs();
         assert!((80..=100).contains(&inputs.size()), "{}", inputs.size());
@@ -259,16 +259,16 @@ mod tests {
     fn a_long_file_that_changes_is_named() {
         let path = std::env::temp_dir().join(format!("understudy-inputs-{}", std::process::id()));
         std::fs::write(&path, "before").unwrap();
-        let mut asked = Asked::new(Inputs::with_room(0));
-        asked.note_long(
+        let mut asked = ReplayInputs::new(Inputs::with_room(0));
+        asked.add_long_file(
             path.clone(),
-            Identity::of(&std::fs::metadata(&path).unwrap()),
+            FileIdentity::of(&std::fs::metadata(&path).unwrap()),
         );
         let inputs = asked.into_inputs();
-        assert_eq!(inputs.changed(), None);
+        assert_eq!(inputs.changed_long_file(), None);
         std::fs::write(&path, "after it").unwrap();
-        assert_eq!(inputs.changed(), Some(path.as_path()));
+        assert_eq!(inputs.changed_long_file(), Some(path.as_path()));
         std::fs::remove_file(&path).unwrap();
-        assert_eq!(inputs.changed(), Some(path.as_path()));
+        assert_eq!(inputs.changed_long_file(), Some(path.as_path()));
     }
 }

@@ -1,27 +1,27 @@
 //! State of recording and replaying.
 
-use super::hold::Hold;
-use super::play::Play;
-use super::recording::Recording;
+use super::recording::RecordingStage;
+use super::replay_progress::ReplayProgress;
+use super::syscall_filter::FilterState;
 use crate::runtime_state::StateCell;
 
 /// The phase that is recorded, and the replay under way.
 pub struct JournalState {
     /// The phase that is recorded, or was.
-    pub(super) recording: StateCell<Recording>,
+    pub(super) recording: StateCell<RecordingStage>,
     /// State of the system call filter of a replay.
-    pub(super) hold: StateCell<Option<Hold>>,
+    pub(super) filter: StateCell<Option<FilterState>>,
     /// The replay under way.
-    pub(super) play: StateCell<Option<Play>>,
+    pub(super) replay: StateCell<Option<ReplayProgress>>,
 }
 
 impl JournalState {
     /// State at the start of the process.
     pub const fn start() -> JournalState {
         JournalState {
-            recording: StateCell::new(Recording::Off),
-            hold: StateCell::new(None),
-            play: StateCell::new(None),
+            recording: StateCell::new(RecordingStage::Off),
+            filter: StateCell::new(None),
+            replay: StateCell::new(None),
         }
     }
 }

@@ -1,11 +1,11 @@
 //! Recording of a phase: start, calls, end.
 #![allow(unsafe_code)]
 
-use super::end::Watch;
-use super::outputs::Call;
+use super::call_outputs::Call;
+use super::clock_sources;
+use super::phase_end::PhaseEndDetector;
 use super::recorder::Recorder;
-use super::recording::{Phase, Recording};
-use super::sources;
+use super::recording::{RecordedPhase, RecordingStage};
 use crate::arch::{self, Frame};
 use crate::{DOOR, Runtime};
 use crate::{events, process_info, world};
@@ -28,31 +28,33 @@ pub fn start(
     let Some(frame) = arch::top_frame() else {
         return;
     };
-    rt.journal.recording.set(Recording::On(Box::new(Phase {
-        recorder: Recorder::new(events::is_recording()),
-        // SAFETY: the frame lies at the top of the runtime's stack while a handler runs.
-        begin: unsafe { *frame },
-        base,
-        end: None,
-        took: Duration::ZERO,
-        watch: Watch::new(rt, rule),
-        records,
-        room: 0,
-        limit,
-        is_agreed: false,
-        epoch: Epoch::NONE,
-    })));
+    rt.journal
+        .recording
+        .set(RecordingStage::On(Box::new(RecordedPhase {
+            recorder: Recorder::new(events::is_recording()),
+            // SAFETY: the frame lies at the top of the runtime's stack while a handler runs.
+            begin: unsafe { *frame },
+            base,
+            end: None,
+            duration: Duration::ZERO,
+            watch: PhaseEndDetector::new(rt, rule),
+            records,
+            limit_bytes: 0,
+            limit,
+            is_agreed: false,
+            epoch: Epoch::NONE,
+        })));
     if records {
-        sources::watch(true);
+        clock_sources::set_watching(true);
     }
     arch::set_recording(true);
 }
 
 /// Stops the recording and returns the phase.
-fn stop(rt: &Runtime) -> Recording {
-    let before = rt.journal.recording.replace(Recording::Off);
-    if let Recording::On(_) = before {
-        sources::watch(false);
+fn stop(rt: &Runtime) -> RecordingStage {
+    let before = rt.journal.recording.replace(RecordingStage::Off);
+    if let RecordingStage::On(_) = before {
+        clock_sources::set_watching(false);
         arch::set_recording(false);
     }
     before
@@ -70,12 +72,12 @@ pub fn base(rt: &Runtime) -> Option<Epoch> {
 
 /// True if a phase is being recorded, or has ended and was not taken.
 pub fn is_under_way(rt: &Runtime) -> bool {
-    !matches!(*rt.journal.recording.borrow(), Recording::Off)
+    !matches!(*rt.journal.recording.borrow(), RecordingStage::Off)
 }
 
 /// Ends the recording and drops the phase before a rollback of the program.
-pub fn give_up(rt: &Runtime) {
-    if !matches!(stop(rt), Recording::Off) {
+pub fn drop_recording(rt: &Runtime) {
+    if !matches!(stop(rt), RecordingStage::Off) {
         log::info!("the initialisation phase is not recorded to its end");
     }
 }
@@ -86,8 +88,8 @@ fn has_threads() -> bool {
 }
 
 #[cold]
-fn give_up_for_threads(rt: &Runtime) {
-    if !matches!(stop(rt), Recording::Off) && world::is_first_worker(rt) {
+fn drop_recording_for_threads(rt: &Runtime) {
+    if !matches!(stop(rt), RecordingStage::Off) && world::is_first_worker(rt) {
         log::warn!("{}", message::STATIC_DATA_WITH_THREADS);
     }
 }
@@ -105,14 +107,14 @@ pub unsafe extern "C" fn record_call(frame: *const Frame, integer: u64, double: 
         return;
     }
     if has_threads() {
-        return give_up_for_threads(rt);
+        return drop_recording_for_threads(rt);
     }
     // SAFETY: the caller guarantees it.
     let frame = unsafe { &*frame };
     let mut guard = rt.journal.recording.borrow_mut();
     let Some(phase) = guard.on_mut() else { return };
     let place = arch::mpi_lock::call_site(frame);
-    if sources::row_of(frame.slot as usize).is_none() {
+    if clock_sources::row_of(frame.slot as usize).is_none() {
         phase
             .watch
             .call(frame, place, phase.recorder.journal().size());
@@ -141,26 +143,26 @@ fn end_if_too_long(rt: &Runtime) {
         None => return,
         Some(phase) => {
             let size = phase.recorder.journal().size();
-            if size <= phase.room {
+            if size <= phase.limit_bytes {
                 return;
             }
-            phase.room = (phase.limit)();
-            (size, phase.room)
+            phase.limit_bytes = (phase.limit)();
+            (size, phase.limit_bytes)
         }
     };
     if size <= room {
         return;
     }
-    tell_too_long(rt, size, room);
-    if let Recording::On(mut phase) = stop(rt) {
+    report_too_long(rt, size, room);
+    if let RecordingStage::On(mut phase) = stop(rt) {
         phase.recorder.close();
-        phase.recorder.tell(rt, None);
+        phase.recorder.report_sizes(rt, None);
     }
 }
 
 /// Records the number of bytes that a receive of the present call got.
 #[inline]
-pub fn received(rt: &Runtime, bytes: usize) {
+pub fn record_received(rt: &Runtime, bytes: usize) {
     if arch::is_recording()
         && let Some(phase) = rt.journal.recording.borrow_mut().on_mut()
     {
@@ -168,13 +170,18 @@ pub fn received(rt: &Runtime, bytes: usize) {
     }
 }
 
-/// Records that a request has completed, or was found complete; see [`Recorder::ended`].
+/// Records that a request has completed, or was found complete; see [`Recorder::record_completion`].
 #[inline]
-pub fn ended(rt: &Runtime, index: u32, bytes: impl FnOnce() -> Option<usize>, stays: bool) {
+pub fn record_completion(
+    rt: &Runtime,
+    index: u32,
+    bytes: impl FnOnce() -> Option<usize>,
+    stays: bool,
+) {
     if arch::is_recording()
         && let Some(phase) = rt.journal.recording.borrow_mut().on_mut()
     {
-        phase.recorder.ended(index, bytes(), stays);
+        phase.recorder.record_completion(index, bytes(), stays);
     }
 }
 
@@ -184,12 +191,12 @@ pub fn is_recording(rt: &Runtime) -> bool {
 }
 
 /// Returns true once, if a cut should be taken soon to end the phase.
-pub fn asks_for_cut(rt: &Runtime) -> bool {
+pub fn take_cut_request(rt: &Runtime) -> bool {
     rt.journal
         .recording
         .borrow_mut()
         .on_mut()
-        .is_some_and(|phase| phase.watch.asks_for_cut())
+        .is_some_and(|phase| phase.watch.take_cut_request())
 }
 
 /// Returns true if this worker's phase may end at this cut.
@@ -204,7 +211,7 @@ pub fn may_end(rt: &Runtime, is_regular: bool) -> bool {
 }
 
 /// Reports that a journal is too long, so replicas are not reduced.
-pub fn tell_too_long(rt: &Runtime, size: usize, limit: usize) {
+pub fn report_too_long(rt: &Runtime, size: usize, limit: usize) {
     let level = if crate::world::is_first_worker(rt) {
         log::Level::Warn
     } else {
@@ -214,14 +221,14 @@ pub fn tell_too_long(rt: &Runtime, size: usize, limit: usize) {
 }
 
 /// Records the agreement of all workers on the end of the phase.
-pub fn agree(rt: &Runtime, is_over: bool) {
+pub fn set_agreed(rt: &Runtime, is_over: bool) {
     if let Some(phase) = rt.journal.recording.borrow_mut().on_mut() {
         phase.is_agreed = is_over;
     }
 }
 
 /// Ends the phase at the cut for this epoch, if all workers have agreed.
-pub fn cut(rt: &Runtime, epoch: Epoch) {
+pub fn end_at_cut(rt: &Runtime, epoch: Epoch) {
     if !rt
         .journal
         .recording
@@ -231,7 +238,7 @@ pub fn cut(rt: &Runtime, epoch: Epoch) {
     {
         return;
     }
-    if let Recording::On(mut phase) = stop(rt) {
+    if let RecordingStage::On(mut phase) = stop(rt) {
         phase.recorder.finish(rt);
         // Hashed now: later the arguments on the program's stack are overwritten.
         phase.end = arch::top_frame().and_then(|frame| {
@@ -239,19 +246,19 @@ pub fn cut(rt: &Runtime, epoch: Epoch) {
             let frame = unsafe { &*frame };
             Some((frame.slot, Call::of(frame)?.hash()))
         });
-        phase.took = phase.watch.elapsed();
+        phase.duration = phase.watch.elapsed();
         phase.epoch = epoch;
-        rt.journal.recording.set(Recording::Ended(phase));
+        rt.journal.recording.set(RecordingStage::Ended(phase));
     }
 }
 
 /// Returns the phase that ended with this epoch, when the epoch is committed.
-pub fn take_ended(rt: &Runtime, committed: Epoch) -> Option<Phase> {
+pub fn take_ended(rt: &Runtime, committed: Epoch) -> Option<RecordedPhase> {
     let mut recording = rt.journal.recording.borrow_mut();
-    let is_over = matches!(&*recording, Recording::Ended(phase) if phase.epoch <= committed);
-    let before = std::mem::replace(&mut *recording, Recording::Off);
+    let is_over = matches!(&*recording, RecordingStage::Ended(phase) if phase.epoch <= committed);
+    let before = std::mem::replace(&mut *recording, RecordingStage::Off);
     match before {
-        Recording::Ended(phase) if is_over => (phase.epoch == committed).then_some(*phase),
+        RecordingStage::Ended(phase) if is_over => (phase.epoch == committed).then_some(*phase),
         before => {
             *recording = before;
             None

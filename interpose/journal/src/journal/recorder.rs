@@ -1,10 +1,10 @@
 //! Recorder of the outcomes of calls.
 #![allow(unsafe_code)]
 
-use super::accounts::Accounts;
-use super::format::{END, Journal, Record, Site, Written};
-use super::outputs::{Call, NotKnown, Piece};
+use super::call_outputs::{Call, Piece, UnknownOutputs};
+use super::format::{END_SLOT, Journal, Record, Site, Written};
 use super::row::Unit;
+use super::site_sizes::SiteSizes;
 use super::typemap::TypeMaps;
 use crate::arch::Frame;
 use crate::generated::{DOUBLES, EXECUTED, Proc, RECEIVES};
@@ -22,20 +22,20 @@ pub struct Recorder {
     journal: Journal,
     maps: TypeMaps,
     /// Pieces that are written when the request with this index completes.
-    later: HashMap<u32, Vec<Piece>>,
+    pieces_by_request: HashMap<u32, Vec<Piece>>,
     /// Pieces that were written by requests which completed in the present call.
     ended: Vec<Piece>,
     /// Number of bytes that a receive of the present call has received.
     received: Option<usize>,
     /// Sizes by call site, if event files are kept.
-    accounts: Option<Accounts>,
+    accounts: Option<SiteSizes>,
 }
 
 impl Recorder {
     /// Returns a recorder without calls.
     pub fn new(with_accounts: bool) -> Recorder {
         Recorder {
-            accounts: with_accounts.then(Accounts::default),
+            accounts: with_accounts.then(SiteSizes::default),
             ..Recorder::default()
         }
     }
@@ -48,10 +48,10 @@ impl Recorder {
         place: u64,
         integer: u64,
         double: u64,
-    ) -> Result<(), NotKnown> {
+    ) -> Result<(), UnknownOutputs> {
         let received = self.received.take();
         let mut pieces = std::mem::take(&mut self.ended);
-        let call = Call::of(frame).ok_or(NotKnown)?;
+        let call = Call::of(frame).ok_or(UnknownOutputs)?;
         // `None` for a function of libc.
         let procedure = Proc::from_slot(frame.slot as u32);
         let is_one_of = |slots: &[u32]| slots.contains(&(frame.slot as u32));
@@ -72,10 +72,10 @@ impl Recorder {
             })?;
         }
         if !later.is_empty() {
-            self.keep(rt, &call, later)?;
+            self.store_later(rt, &call, later)?;
         }
         if procedure == Some(Proc::MPI_Type_free) {
-            self.maps.forget();
+            self.maps.clear();
         }
         let record = Record {
             slot: frame.slot as u16,
@@ -90,16 +90,17 @@ impl Recorder {
     fn add(&mut self, record: Record, place: u64) {
         let accounts = &mut self.accounts;
         if let Some(accounts) = accounts {
-            accounts.call((record.slot, place));
+            accounts.count_call((record.slot, place));
         }
-        self.journal
-            .add(record, place, |site, bytes| became(accounts, site, bytes));
+        self.journal.add(record, place, |site, bytes| {
+            count_bytes(accounts, site, bytes)
+        });
     }
 
     /// Reports the sizes of the journal by call site.
     ///
     /// `kept` is the length of the stored journal, if it is stored.
-    pub fn tell(&mut self, rt: &Runtime, kept: Option<usize>) {
+    pub fn report_sizes(&mut self, rt: &Runtime, kept: Option<usize>) {
         if let Some(accounts) = &mut self.accounts {
             let journal = Amount {
                 count: self.journal.calls,
@@ -113,12 +114,17 @@ impl Recorder {
     /// Stores the pieces that a request writes when it completes.
     ///
     /// The request's handle is the last output of the call that started it.
-    fn keep(&mut self, rt: &Runtime, call: &Call<'_>, pieces: Vec<Piece>) -> Result<(), NotKnown> {
-        let place = call.request().ok_or(NotKnown)? as *const *mut c_void;
+    fn store_later(
+        &mut self,
+        rt: &Runtime,
+        call: &Call<'_>,
+        pieces: Vec<Piece>,
+    ) -> Result<(), UnknownOutputs> {
+        let place = call.request().ok_or(UnknownOutputs)? as *const *mut c_void;
         // SAFETY: the procedure has written the handle at this address.
         let handle = VirtRequest(unsafe { *place });
         if let Some(index) = requests::index(rt, handle) {
-            self.later.insert(index, pieces);
+            self.pieces_by_request.insert(index, pieces);
         }
         Ok(())
     }
@@ -132,8 +138,8 @@ impl Recorder {
     ///
     /// `bytes` is the number of bytes that a receive got. The request's index is reused later
     /// unless `stays` is true.
-    pub fn ended(&mut self, index: u32, bytes: Option<usize>, stays: bool) {
-        let Some(pieces) = self.later.get(&index) else {
+    pub fn record_completion(&mut self, index: u32, bytes: Option<usize>, stays: bool) {
+        let Some(pieces) = self.pieces_by_request.get(&index) else {
             return;
         };
         let mut left = bytes.unwrap_or(usize::MAX);
@@ -145,7 +151,7 @@ impl Recorder {
             }
         }
         if !stays {
-            self.later.remove(&index);
+            self.pieces_by_request.remove(&index);
         }
     }
 
@@ -153,7 +159,7 @@ impl Recorder {
     ///
     /// The last cut calls this function. The data are the last record.
     pub fn finish(&mut self, rt: &Runtime) {
-        let mut ended: Vec<u32> = self.later.keys().copied().collect();
+        let mut ended: Vec<u32> = self.pieces_by_request.keys().copied().collect();
         ended.sort_unstable();
         self.ended.clear();
         for index in ended {
@@ -162,7 +168,7 @@ impl Recorder {
             };
             if let RequestState::Done { status, .. } = request.state {
                 let bytes = request.kind.envelope().map(|_| status.4 as usize);
-                self.ended(index, bytes, true);
+                self.record_completion(index, bytes, true);
             }
         }
         let written = std::mem::take(&mut self.ended)
@@ -170,7 +176,7 @@ impl Recorder {
             .map(read)
             .collect();
         let record = Record {
-            slot: END,
+            slot: END_SLOT,
             written,
             ..Record::default()
         };
@@ -182,7 +188,7 @@ impl Recorder {
     pub fn close(&mut self) {
         let accounts = &mut self.accounts;
         self.journal
-            .flush(|site, bytes| became(accounts, site, bytes));
+            .flush(|site, bytes| count_bytes(accounts, site, bytes));
     }
 
     /// Returns the journal up to now.
@@ -191,9 +197,9 @@ impl Recorder {
     }
 }
 
-fn became(accounts: &mut Option<Accounts>, site: Site, bytes: usize) {
+fn count_bytes(accounts: &mut Option<SiteSizes>, site: Site, bytes: usize) {
     if let Some(accounts) = accounts {
-        accounts.became(site, bytes);
+        accounts.add_bytes(site, bytes);
     }
 }
 

@@ -1,13 +1,13 @@
 //! Phase that is recorded.
 
-use super::end::Watch;
+use super::phase_end::PhaseEndDetector;
 use super::recorder::Recorder;
 use crate::arch::Frame;
 use std::time::Duration;
 use understudy_numbers::Epoch;
 
 /// Phase that is recorded.
-pub struct Phase {
+pub struct RecordedPhase {
     pub recorder: Recorder,
     /// Call at which the phase began: that of `MPI_Init`, or a cut.
     pub begin: Frame,
@@ -16,11 +16,11 @@ pub struct Phase {
     /// Slot and hash of the arguments of the last call of a replay, the cut.
     pub end: Option<(u64, u32)>,
     /// Duration of the phase.
-    pub took: Duration,
-    pub(super) watch: Watch,
+    pub duration: Duration,
+    pub(super) watch: PhaseEndDetector,
     pub records: bool,
     /// Limit of the journal in bytes when `limit` was called last.
-    pub(super) room: usize,
+    pub(super) limit_bytes: usize,
     /// Returns the present limit of the journal in bytes.
     pub(super) limit: fn() -> usize,
     /// True if all workers agree that the phase ends at the next cut.
@@ -30,29 +30,29 @@ pub struct Phase {
 }
 
 /// Stage of the recording of a phase.
-pub(super) enum Recording {
+pub(super) enum RecordingStage {
     /// Nothing is recorded.
     Off,
     /// A phase is under way.
-    On(Box<Phase>),
+    On(Box<RecordedPhase>),
     /// The last cut of the phase was taken, and the phase was not taken yet.
-    Ended(Box<Phase>),
+    Ended(Box<RecordedPhase>),
 }
 
-impl Recording {
+impl RecordingStage {
     /// Returns the phase that is under way.
-    pub(super) fn on(&self) -> Option<&Phase> {
+    pub(super) fn on(&self) -> Option<&RecordedPhase> {
         match self {
-            Recording::On(phase) => Some(phase),
-            Recording::Off | Recording::Ended(_) => None,
+            RecordingStage::On(phase) => Some(phase),
+            RecordingStage::Off | RecordingStage::Ended(_) => None,
         }
     }
 
     /// Returns the phase that is under way, to change it.
-    pub(super) fn on_mut(&mut self) -> Option<&mut Phase> {
+    pub(super) fn on_mut(&mut self) -> Option<&mut RecordedPhase> {
         match self {
-            Recording::On(phase) => Some(phase),
-            Recording::Off | Recording::Ended(_) => None,
+            RecordingStage::On(phase) => Some(phase),
+            RecordingStage::Off | RecordingStage::Ended(_) => None,
         }
     }
 }

@@ -1,16 +1,18 @@
 //! Replay of the program, with its MPI calls answered from a journal.
 #![allow(unsafe_code)]
 
+use super::clock_sources;
 use super::format::Journal;
-use super::play::{DAMAGED, INPUT, KIND_BITS, OTHER_CALL, Play, REACHED, leave, write};
-use super::sources;
+use super::replay_progress::{
+    DAMAGED, END_REACHED, INPUT, KIND_BITS, OTHER_CALL, ReplayProgress, apply, end_replay,
+};
 use crate::arch::{self, AnsweredResult, Frame};
 use crate::generated::EXECUTED;
 use crate::{DOOR, Runtime};
 
 /// Reason why a replay did not reach its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Diverged {
+pub enum ReplayError {
     /// The journal cannot be read.
     #[error("the journal is damaged")]
     Journal,
@@ -38,41 +40,41 @@ pub unsafe fn run(
     journal: &[u8],
     begin: &Frame,
     end: (u64, u32),
-) -> Result<(), Diverged> {
-    let mut reader = Journal::decode(journal).map_err(|_| Diverged::Journal)?;
+) -> Result<(), ReplayError> {
+    let mut reader = Journal::decode(journal).map_err(|_| ReplayError::Journal)?;
     let first = reader
         .next()
-        .map_err(|_| Diverged::Journal)?
-        .ok_or(Diverged::Journal)?;
-    write(&first.written);
+        .map_err(|_| ReplayError::Journal)?
+        .ok_or(ReplayError::Journal)?;
+    apply(&first.written);
     let result = first.result;
-    rt.journal.play.set(Some(Play {
+    rt.journal.replay.set(Some(ReplayProgress {
         reader,
         calls: 1,
         end,
     }));
-    sources::watch(true);
+    clock_sources::set_watching(true);
     let executed = |slot| EXECUTED.iter().any(|&other| other as usize == slot);
     arch::answer_all(executed, answer);
     // SAFETY: the caller guarantees it.
     let left = unsafe { arch::run_user(begin, result) };
     let number = left >> KIND_BITS;
     match left & ((1 << KIND_BITS) - 1) {
-        REACHED => Ok(()),
-        DAMAGED => Err(Diverged::Journal),
-        OTHER_CALL => Err(Diverged::Call(number)),
-        INPUT => Err(Diverged::Input(number)),
-        _ => Err(Diverged::Effect(number)),
+        END_REACHED => Ok(()),
+        DAMAGED => Err(ReplayError::Journal),
+        OTHER_CALL => Err(ReplayError::Call(number)),
+        INPUT => Err(ReplayError::Input(number)),
+        _ => Err(ReplayError::Effect(number)),
     }
 }
 
 /// Returns the answer to the call in the top frame.
 extern "C" fn answer() -> AnsweredResult {
     let rt = DOOR.get();
-    // The borrow ends here, as `leave` drops nothing.
-    let answer = match &mut *rt.journal.play.borrow_mut() {
+    // The borrow ends here, as `end_replay` drops nothing.
+    let answer = match &mut *rt.journal.replay.borrow_mut() {
         Some(play) => play.answer(),
         None => Err((DAMAGED, 0)),
     };
-    answer.unwrap_or_else(|(kind, number)| leave(kind, number))
+    answer.unwrap_or_else(|(kind, number)| end_replay(kind, number))
 }

@@ -28,14 +28,14 @@ pub enum Unit {
 pub enum Amount {
     Value(Numbers),
     /// A number to which the argument points.
-    At(Numbers),
+    PointedValue(Numbers),
     Constant(u32),
     /// Members of the communicator; of the remote group of an intercommunicator.
     Members,
     /// Processes that send to this process in the communicator's topology.
     Neighbours,
     /// This process's entry of an array of counts.
-    Own(Numbers),
+    OwnCount(Numbers),
     /// End of the last block: counts, displacements, and true for blocks per neighbour.
     ///
     /// Without the flag there is one block per member.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use understudy_objects::Runtime;
 
 /// Limit of pieces in the journal: a larger datatype is one piece, with its gaps.
-const MOST_PIECES: usize = 1 << 16;
+const MAX_PIECES: usize = 1 << 16;
 
 /// Type map of a datatype.
 #[derive(Debug, PartialEq, Eq)]
@@ -25,19 +25,19 @@ pub struct TypeMap {
 
 /// Type maps by handle.
 pub struct TypeMaps {
-    known: HashMap<usize, Arc<TypeMap>>,
-    most: usize,
+    maps: HashMap<usize, Arc<TypeMap>>,
+    max_pieces: usize,
     is_exact: bool,
 }
 
 impl Default for TypeMaps {
     fn default() -> TypeMaps {
-        TypeMaps::new(MOST_PIECES, false)
+        TypeMaps::new(MAX_PIECES, false)
     }
 }
 
 impl TypeMaps {
-    /// Returns maps of at most `most` pieces, in the order of the data.
+    /// Returns maps of at most `max_pieces` pieces, in the order of the data.
     ///
     /// The journal's maps may have one piece for data in any order, and for data that overlap. A
     /// map that cannot be determined has fewer bytes than its datatype.
@@ -47,25 +47,25 @@ impl TypeMaps {
 
     fn new(most: usize, is_exact: bool) -> TypeMaps {
         TypeMaps {
-            known: HashMap::new(),
-            most,
+            maps: HashMap::new(),
+            max_pieces: most,
             is_exact,
         }
     }
 
     /// Returns the map of a datatype.
     pub fn of(&mut self, rt: &Runtime, datatype: VirtDatatype) -> Arc<TypeMap> {
-        if let Some(known) = self.known.get(&(datatype.0 as usize)) {
+        if let Some(known) = self.maps.get(&(datatype.0 as usize)) {
             return Arc::clone(known);
         }
         let map = Arc::new(self.make(rt, datatype));
-        self.known.insert(datatype.0 as usize, Arc::clone(&map));
+        self.maps.insert(datatype.0 as usize, Arc::clone(&map));
         map
     }
 
     /// Drops all maps, as the handle of a freed datatype may be used again.
-    pub fn forget(&mut self) {
-        self.known.clear();
+    pub fn clear(&mut self) {
+        self.maps.clear();
     }
 
     fn make(&mut self, rt: &Runtime, datatype: VirtDatatype) -> TypeMap {
@@ -89,8 +89,8 @@ impl TypeMaps {
     fn pieces(&mut self, rt: &Runtime, recipe: &Recipe) -> Option<Vec<(isize, usize)>> {
         let base = |at: usize| Some(VirtDatatype(*recipe.contained.get(at)? as *mut c_void));
         let old = self.of(rt, base(0)?);
-        let mut pieces = Pieces::new(self.most);
-        match combiner::blocks(recipe, self.most)? {
+        let mut pieces = Pieces::new(self.max_pieces);
+        match combiner::blocks(recipe, self.max_pieces)? {
             combiner::Blocks::Bytes(blocks) => {
                 for (offset, count) in blocks {
                     pieces.add(&old, offset, count)?;
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_with_gaps_are_told_apart() {
+    fn elements_with_gaps_are_several_pieces() {
         let column = map(&[(0, 8), (64, 8)], 128);
         assert_eq!(
             spread_to_vec(&column, 2, usize::MAX),

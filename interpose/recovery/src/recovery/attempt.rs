@@ -1,17 +1,17 @@
 //! Attempt at a recovery, stage by stage.
 
-use super::load::{self, Loaded, Origin};
-use super::meeting::{Meeting, give_up, meet};
-use super::report::Report;
-use super::repost::{make_recorded, repost};
-use super::{fetch, found, newcomers};
+use super::load::{self, LoadOrigin, LoadedEpoch};
+use super::meeting::{Meeting, end_lost_job, meet};
+use super::report::RecoveryReport;
+use super::repost::{recreate_recorded, repost};
+use super::{fetch, joining, reported_replicas};
 use crate::Runtime;
 use crate::abort::abort_unless;
 use crate::arch::Frame;
 use crate::objects::{comm, tool, window};
 use crate::world::{self, Role};
 use crate::{
-    control_messages, copies, daemon, disk, events, objects, rehearsal, reinit, rendezvous, user,
+    control_messages, copies, daemon, disk, events, objects, reinit, rendezvous, static_data, user,
 };
 use understudy_formats::events::RecoveryStage;
 use understudy_mpi as mpi;
@@ -20,63 +20,63 @@ use understudy_numbers::{Epoch, ProcessNumber, Worker};
 use understudy_policy::recovery_plan::Plan;
 
 /// Error: another process has failed, so the recovery starts over.
-pub struct Again;
+pub struct FurtherFailure;
 
 /// Result of a successful attempt.
-pub struct Outcome {
+pub struct AttemptResult {
     /// Frame from which the program resumes.
     pub frame: Frame,
     /// Signals that were pending at this frame.
     pub signals: user::SavedSignals,
     pub exceptions: u32,
     /// True if this process reports the recovery to the user.
-    pub is_speaker: bool,
+    pub reports_to_user: bool,
 }
 
-pub fn run(rt: &Runtime, report: &mut Report) -> Result<Outcome, Again> {
+pub fn run(rt: &Runtime, report: &mut RecoveryReport) -> Result<AttemptResult, FurtherFailure> {
     // The program's wait, perhaps a long one, is over.
     crate::arch::end_wait();
     report.stage(rt, RecoveryStage::Detect);
-    let (all, whole) = renew(rt, report).map_err(|_| Again)?;
+    let (all, whole) = enter_next_generation(rt, report).map_err(|_| FurtherFailure)?;
     let met = meet(rt, all, whole).and_then(|meeting| {
         report.stage(rt, RecoveryStage::Agree);
         if let Ok(plan) = &meeting.verdict {
-            let [workers, private] = world::workers_of(all, part_in(rt, plan)?)?;
+            let [workers, private] = world::workers_of(all, worker_in(rt, plan)?)?;
             world::update(rt, |world| {
                 (world.workers, world.private) = (workers, private)
             });
-            decide(rt, plan)?;
+            select_epoch(rt, plan)?;
         }
         Ok(meeting)
     });
-    let Meeting { living, verdict } = all_have(all, met)?;
+    let Meeting { living, verdict } = after_barrier(all, met)?;
     let world = world::get(rt);
     let dead = |player: &ProcessNumber| !living.contains(player);
     let dead: Vec<ProcessNumber> = world.process_of.iter().copied().filter(dead).collect();
     let plan = verdict.unwrap_or_else(|lost| {
-        report.note_deaths(rt, &dead, &world.process_of);
+        report.record_deaths(rt, &dead, &world.process_of);
         report.emit(rt);
-        give_up(rt, &living, &lost)
+        end_lost_job(rt, &living, &lost)
     });
     report.stage(rt, RecoveryStage::Replace);
 
-    let loaded = all_have(all, take_part(rt, &plan, report))?;
-    report.settle(rt, &dead, &plan, &world.process_of);
-    settle(rt, &plan, &loaded);
-    found::settle(rt);
-    if make_recorded(rt).is_err() || repost(rt).is_err() {
-        return Err(Again);
+    let loaded = after_barrier(all, restore_worker(rt, &plan, report))?;
+    report.record_success(rt, &dead, &plan, &world.process_of);
+    apply_plan(rt, &plan, &loaded);
+    reported_replicas::record_success(rt);
+    if recreate_recorded(rt).is_err() || repost(rt).is_err() {
+        return Err(FurtherFailure);
     }
     report.stage(rt, RecoveryStage::Resume);
     let speaker = plan
         .takeovers
         .first()
         .map_or(plan.process_of[0], |it| it.process);
-    Ok(Outcome {
+    Ok(AttemptResult {
         frame: loaded.frame,
         signals: loaded.signals,
         exceptions: loaded.exceptions,
-        is_speaker: speaker == world.process,
+        reports_to_user: speaker == world.process,
     })
 }
 
@@ -84,30 +84,33 @@ pub fn run(rt: &Runtime, report: &mut Report) -> Result<Outcome, Again> {
 ///
 /// Returns the communicator of its processes, and the epoch whose replicas here are whole although
 /// its commit was not seen.
-fn renew(rt: &Runtime, report: &mut Report) -> mpi::Result<(RealComm, Option<Epoch>)> {
-    if let Some(all) = newcomers::take_first(rt) {
-        found::inherit(rt);
+fn enter_next_generation(
+    rt: &Runtime,
+    report: &mut RecoveryReport,
+) -> mpi::Result<(RealComm, Option<Epoch>)> {
+    if let Some(all) = joining::take_first(rt) {
+        reported_replicas::adopt_replicas(rt);
         return Ok((all, None));
     }
-    stand_still(rt);
+    stop_threads(rt);
     let begin = reinit::leave_instance(rt);
     control_messages::free_kept();
     report.stage(rt, RecoveryStage::Reset);
     // MPI calls do nothing before the next generation begins: operations in flight have ended with
     // the library state that was reset.
     let whole = copies::interrupt(rt);
-    rehearsal::interrupt(rt);
+    static_data::interrupt(rt);
     user::stop_children(rt);
     objects::release_local(rt);
     comm::discard_reals(rt);
     window::discard_reals(rt);
     report.stage(rt, RecoveryStage::Drain);
     match world::get(rt).role {
-        Role::Joining => found::inherit(rt),
+        Role::Joining => reported_replicas::adopt_replicas(rt),
         Role::Worker(_) => drop(reinit::take_store(rt)),
     }
     reinit::begin(rt, begin)?;
-    let all = newcomers::gather_all(rt)?;
+    let all = joining::gather_all(rt)?;
     report.stage(rt, RecoveryStage::Initialise);
     Ok((all, whole))
 }
@@ -117,7 +120,7 @@ fn renew(rt: &Runtime, report: &mut Report) -> mpi::Result<(RealComm, Option<Epo
 /// A joining process opens libraries first, and has no state to lose. A process ends, as one more
 /// failed process, if its threads cannot be stopped, or if its devices cannot be rolled back with
 /// its memory.
-fn stand_still(rt: &Runtime) {
+fn stop_threads(rt: &Runtime) {
     let Role::Worker(_) = world::get(rt).role else {
         return;
     };
@@ -145,13 +148,13 @@ fn stand_still(rt: &Runtime) {
 ///
 /// A process with an error ends the generation, as other processes may wait for it elsewhere. Some
 /// processes may already have passed the barrier. They meet the others in the next generation.
-fn all_have<T>(all: RealComm, own: mpi::Result<T>) -> Result<T, Again> {
-    let own = own.map_err(|_| Again)?;
-    all.barrier().map(|()| own).map_err(|_| Again)
+fn after_barrier<T>(all: RealComm, own: mpi::Result<T>) -> Result<T, FurtherFailure> {
+    let own = own.map_err(|_| FurtherFailure)?;
+    all.barrier().map(|()| own).map_err(|_| FurtherFailure)
 }
 
 /// Returns the worker that this process is in the plan.
-fn part_in(rt: &Runtime, plan: &Plan) -> mpi::Result<Worker> {
+fn worker_in(rt: &Runtime, plan: &Plan) -> mpi::Result<Worker> {
     plan.worker_of(world::get(rt).process)
         .ok_or(mpi::Error::INTERN)
 }
@@ -160,22 +163,26 @@ fn part_in(rt: &Runtime, plan: &Plan) -> mpi::Result<Worker> {
 ///
 /// When all processes have reached this point, a later attempt cannot choose another epoch. So
 /// files may be rolled back then.
-fn decide(rt: &Runtime, plan: &Plan) -> mpi::Result<()> {
+fn select_epoch(rt: &Runtime, plan: &Plan) -> mpi::Result<()> {
     if plan.lost.is_none() {
-        found::resolve(rt, plan.epoch);
+        reported_replicas::resolve_pending(rt, plan.epoch);
         return Ok(());
     }
     copies::discard_pending(rt);
     copies::invalidate_store(rt);
-    let me = part_in(rt, plan)?;
-    found::refuse_partners(rt, me);
+    let me = worker_in(rt, plan)?;
+    reported_replicas::refuse_stored(rt, me);
     fetch::fetch_from_disk(rt, me);
     Ok(())
 }
 
 /// Runs fetch, load, rebuild and re-protect for this process's worker of the plan.
-fn take_part(rt: &Runtime, plan: &Plan, report: &mut Report) -> mpi::Result<Loaded> {
-    let me = part_in(rt, plan)?;
+fn restore_worker(
+    rt: &Runtime,
+    plan: &Plan,
+    report: &mut RecoveryReport,
+) -> mpi::Result<LoadedEpoch> {
+    let me = worker_in(rt, plan)?;
     let is_new = plan.takeover(me).is_some();
     abort_unless(rt, user::undo_files(rt, plan.epoch));
     // Barrier: every node has rolled back its files before any node opens one.
@@ -186,19 +193,19 @@ fn take_part(rt: &Runtime, plan: &Plan, report: &mut Report) -> mpi::Result<Load
         None => fetch::fetch(rt, plan, me)?,
     };
     report.stage(rt, RecoveryStage::Fetch);
-    let expected = fetch::expect_partners(rt, plan, me);
+    let expected = fetch::prepare_stored_replicas(rt, plan, me);
     let origin = match (is_new, &plan.lost) {
-        (true, _) => Origin::Understudy,
-        (false, Some(_)) => Origin::SurvivorAnew,
-        (false, None) if plan.source(me).is_some() => Origin::SurvivorAnew,
-        (false, None) => Origin::Survivor,
+        (true, _) => LoadOrigin::Replacement,
+        (false, Some(_)) => LoadOrigin::SurvivorWithReceived,
+        (false, None) if plan.source(me).is_some() => LoadOrigin::SurvivorWithReceived,
+        (false, None) => LoadOrigin::Survivor,
     };
     let loaded = load::load(rt, origin, ready)
-        .map_err(|damaged| found::refuse_own(rt, plan, me, &damaged))?;
+        .map_err(|damaged| reported_replicas::refuse_own(rt, plan, me, &damaged))?;
     report.stage(rt, RecoveryStage::Load);
     // Most workers load little; sleeping leaves the processors to those that load much.
     world::get(rt).workers.sleeping_barrier()?;
-    load::take_locks(rt);
+    load::lock_files(rt);
     load::check_nodes(rt, &plan.process_of);
     comm::discard_reals(rt);
     comm::rebuild(rt, world::get(rt).workers, copies::committed_epoch(rt))?;
@@ -206,14 +213,14 @@ fn take_part(rt: &Runtime, plan: &Plan, report: &mut Report) -> mpi::Result<Load
     window::rebuild(rt, &plan.process_of)?;
     rendezvous::republish_board(rt, me)?;
     report.stage(rt, RecoveryStage::Rebuild);
-    fetch::make_again(rt, &plan.rebuilds, me)?;
+    fetch::rebuild_replicas(rt, &plan.rebuilds, me)?;
     drop(expected);
     report.stage(rt, RecoveryStage::Reprotect);
     Ok(loaded)
 }
 
 /// Applies the plan to the world, as all processes have succeeded.
-fn settle(rt: &Runtime, plan: &Plan, loaded: &Loaded) {
+fn apply_plan(rt: &Runtime, plan: &Plan, loaded: &LoadedEpoch) {
     let world = world::get(rt);
     for takeover in plan
         .takeovers
@@ -244,5 +251,5 @@ fn settle(rt: &Runtime, plan: &Plan, loaded: &Loaded) {
     });
     disk::resume_from(rt, world::worker(rt), plan.epoch);
     events::set_epoch(plan.epoch);
-    found::forget_refusals(rt);
+    reported_replicas::clear_refusals(rt);
 }

@@ -1,6 +1,6 @@
 //! Errors of MPI calls, which start a recovery if a process has failed.
 
-use super::failure_class::failure;
+use super::failure_class::failure_class;
 use super::rollback::recover;
 use crate::Runtime;
 use crate::abort;
@@ -50,7 +50,7 @@ pub fn check_own<T>(rt: &Runtime, outcome: mpi::Result<T>, what: &str) -> Result
 
 #[cold]
 fn classify(rt: &Runtime, rc: c_int) -> Result<c_int, Rewound> {
-    let Some(class) = failure(rc) else {
+    let Some(class) = failure_class(rc) else {
         return Ok(rc);
     };
     if rt.recovery.is_under_way.get() {

@@ -22,101 +22,105 @@ use understudy_policy::recovery_plan::Verdict;
 use understudy_relay::{Frame, NOTE_WORDS, Note};
 
 /// Number of deaths of equal cause that ends the job.
-const LIMIT: usize = 3;
+const MAX_EQUAL_DEATHS: usize = 3;
 /// Number of deaths of one worker, of any cause, that ends the job.
 ///
 /// Replacements may never run out.
-const MOST: usize = 10;
+const MAX_DEATHS_OF_WORKER: usize = 10;
 /// Number of epochs that may lie between deaths of equal cause.
 ///
 /// A program that is started over takes a checkpoint before it reaches the place again.
-const EPOCHS: u64 = 2;
+const MAX_EPOCHS_BETWEEN: u64 = 2;
 
 /// Length in words of the record about a dead process, which the survivors exchange.
 ///
 /// The words are the ends of the output of its two streams, its note, 1 + its exit status, and 1 +
 /// its status as of wait(2).
-pub(super) const WORDS: usize = MARK_WORDS + NOTE_WORDS + 2;
+pub(super) const RECORD_WORDS: usize = MARK_WORDS + NOTE_WORDS + 2;
 /// Words for line and column of both streams.
 pub(super) const MARK_WORDS: usize = 4;
 
 /// Cause of the death of a process.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-pub(super) enum Cause {
+pub(super) enum DeathCause {
     Unknown,
     /// Signal without a note of the process.
     Signal(c_int),
     /// Signal with a note of the process, and the place if the program caused it.
     Fault(Note),
     /// Exit with this status, without MPI_Finalize.
-    Left(u32),
+    Exited(u32),
 }
 
 /// Death of a worker's process.
 #[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
 pub struct Death {
     pub(super) worker: Worker,
-    player: ProcessNumber,
+    process: ProcessNumber,
     /// Epoch to which the recovery rolled back.
     epoch: Epoch,
-    pub(super) cause: Cause,
+    pub(super) cause: DeathCause,
 }
 
 /// Deaths that a process has recorded.
 #[derive(bincode::Encode, bincode::Decode)]
-pub(super) struct View {
+pub(super) struct DeathView {
     pub(super) earlier: Vec<Death>,
     /// Processes of the workers that are dead now.
-    pub(super) players: Vec<ProcessNumber>,
+    pub(super) processes: Vec<ProcessNumber>,
 }
 
 /// Deaths that may be the program's fault.
 #[derive(Default)]
-pub(super) struct History {
+pub(super) struct DeathHistory {
     /// Deaths before recoveries that have succeeded.
     pub(super) earlier: Vec<Death>,
     /// Deaths before the recovery under way.
     pub(super) now: Vec<Death>,
 }
 
-impl History {
+impl DeathHistory {
     /// The history at the start of the process.
-    pub(super) const START: History = History {
+    pub(super) const START: DeathHistory = DeathHistory {
         earlier: Vec::new(),
         now: Vec::new(),
     };
 }
 
-impl History {
-    fn knows(&self, player: ProcessNumber) -> bool {
-        self.earlier.iter().any(|death| death.player == player)
+impl DeathHistory {
+    fn contains(&self, player: ProcessNumber) -> bool {
+        self.earlier.iter().any(|death| death.process == player)
     }
 
     /// Returns the last process of each dead worker, and equalises the earlier deaths.
     ///
     /// An attempt may have succeeded for some processes only. Processes in `living` are not
     /// returned, although some views may name them as replacements.
-    pub(super) fn agree(&mut self, views: &[View], living: &[ProcessNumber]) -> Vec<ProcessNumber> {
+    pub(super) fn agree(
+        &mut self,
+        views: &[DeathView],
+        living: &[ProcessNumber],
+    ) -> Vec<ProcessNumber> {
         self.earlier.clear();
         for death in views.iter().flat_map(|view| &view.earlier) {
-            if !self.knows(death.player) {
+            if !self.contains(death.process) {
                 self.earlier.push(death.clone());
             }
         }
         let last = |at: usize| {
-            let players = views.iter().map(|view| view.players[at]);
+            let players = views.iter().map(|view| view.processes[at]);
             let dead = players.filter(|player| !living.contains(player));
-            dead.max_by_key(|&player| (!self.knows(player), player))
+            dead.max_by_key(|&player| (!self.contains(player), player))
         };
-        let count = views.first().map_or(0, |view| view.players.len());
+        let count = views.first().map_or(0, |view| view.processes.len());
         (0..count)
-            .map(|at| last(at).unwrap_or(views[0].players[at]))
+            .map(|at| last(at).unwrap_or(views[0].processes[at]))
             .collect()
     }
 
     /// Records the deaths that started the recovery, except those of earlier attempts.
-    pub(super) fn note(&mut self, mut deaths: Vec<Death>) {
-        deaths.retain(|death| !self.knows(death.player));
+    pub(super) fn record(&mut self, mut deaths: Vec<Death>) {
+        deaths.retain(|death| !self.contains(death.process));
         self.now = deaths;
     }
 
@@ -124,7 +128,7 @@ impl History {
     pub(super) fn judge(&self, epoch: Epoch) -> Option<Verdict> {
         self.now.iter().find_map(|death| {
             let worker = death.worker;
-            if let Cause::Left(status) = death.cause {
+            if let DeathCause::Exited(status) = death.cause {
                 return Some(Verdict {
                     why: message::worker_without_finalize(worker, status).to_string(),
                     status: if status == 0 { 1 } else { status as c_int },
@@ -133,10 +137,15 @@ impl History {
             let recent = || self.earlier.iter().filter(|other| other.is_recent(epoch));
             let mut its = recent().filter(|other| other.worker == worker).peekable();
             let since = its.peek().map_or(epoch, |first| first.epoch);
-            if its.count() + 1 >= MOST {
+            if its.count() + 1 >= MAX_DEATHS_OF_WORKER {
                 return Some(Verdict {
-                    why: message::repeated_deaths(worker, MOST, since, death.cause.phrase())
-                        .to_string(),
+                    why: message::repeated_deaths(
+                        worker,
+                        MAX_DEATHS_OF_WORKER,
+                        since,
+                        death.cause.phrase(),
+                    )
+                    .to_string(),
                     status: understudy_abi::exit::LOST,
                 });
             }
@@ -145,11 +154,11 @@ impl History {
                 .filter(|other| other.cause.is_same(&death.cause))
                 .peekable();
             let first = same.peek().map_or(epoch, |first| first.epoch);
-            (same.count() + 1 >= LIMIT).then(|| Verdict {
+            (same.count() + 1 >= MAX_EQUAL_DEATHS).then(|| Verdict {
                 why: message::repeated_fault(
                     worker,
                     death.cause.phrase(),
-                    LIMIT,
+                    MAX_EQUAL_DEATHS,
                     first,
                     death.cause.backtrace(),
                 )
@@ -160,12 +169,12 @@ impl History {
     }
 
     /// Records that the recovery has succeeded; returns a remark for the user.
-    pub(super) fn settle(&mut self, epoch: Epoch) -> Option<String> {
+    pub(super) fn record_success(&mut self, epoch: Epoch) -> Option<String> {
         self.earlier.retain(|death| death.is_recent(epoch));
         for death in &mut self.now {
             death.epoch = epoch;
         }
-        let is_killed = |death: &&Death| death.cause == Cause::Signal(libc::SIGKILL);
+        let is_killed = |death: &&Death| death.cause == DeathCause::Signal(libc::SIGKILL);
         let count = |worker: Worker| {
             let of_it = |death: &&Death| death.worker == worker;
             self.earlier
@@ -179,9 +188,9 @@ impl History {
             .now
             .iter()
             .filter(is_killed)
-            .find(|death| count(death.worker) == LIMIT);
-        let told =
-            often.map(|death| message::repeated_kill(death.worker, LIMIT, epoch).to_string());
+            .find(|death| count(death.worker) == MAX_EQUAL_DEATHS);
+        let told = often
+            .map(|death| message::repeated_kill(death.worker, MAX_EQUAL_DEATHS, epoch).to_string());
         self.earlier.append(&mut self.now);
         told
     }
@@ -189,18 +198,21 @@ impl History {
 
 impl Death {
     /// Decodes the words of a dead process.
-    pub(super) fn read((worker, player): (Worker, ProcessNumber), words: &[u64; WORDS]) -> Death {
+    pub(super) fn read(
+        (worker, player): (Worker, ProcessNumber),
+        words: &[u64; RECORD_WORDS],
+    ) -> Death {
         let note = Note::from_words(&words[MARK_WORDS..][..NOTE_WORDS]);
-        let cause = match (note, words[WORDS - 2], words[WORDS - 1]) {
-            (Some(note), ..) => Cause::Fault(note),
-            (None, left @ 1.., _) => Cause::Left((left - 1) as u32),
-            (None, 0, 0) => Cause::Unknown,
-            (None, 0, status) => Cause::of_wait_status((status - 1) as c_int),
+        let cause = match (note, words[RECORD_WORDS - 2], words[RECORD_WORDS - 1]) {
+            (Some(note), ..) => DeathCause::Fault(note),
+            (None, left @ 1.., _) => DeathCause::Exited((left - 1) as u32),
+            (None, 0, 0) => DeathCause::Unknown,
+            (None, 0, status) => DeathCause::of_wait_status((status - 1) as c_int),
         };
         let epoch = Epoch::NONE;
         Death {
             worker,
-            player,
+            process: player,
             epoch,
             cause,
         }
@@ -208,26 +220,26 @@ impl Death {
 
     /// True if few epochs lie between this death and a rollback to `epoch`.
     fn is_recent(&self, epoch: Epoch) -> bool {
-        (self.epoch.0..=self.epoch.0 + EPOCHS).contains(&epoch.0)
+        (self.epoch.0..=self.epoch.0 + MAX_EPOCHS_BETWEEN).contains(&epoch.0)
     }
 }
 
-impl Cause {
+impl DeathCause {
     /// Decodes a status of wait(2).
-    fn of_wait_status(status: c_int) -> Cause {
+    fn of_wait_status(status: c_int) -> DeathCause {
         match status & 0x7f {
-            0 => Cause::Left((status >> 8) as u32 & 0xff),
-            signal => Cause::Signal(signal),
+            0 => DeathCause::Exited((status >> 8) as u32 & 0xff),
+            signal => DeathCause::Signal(signal),
         }
     }
 
     /// True if both causes are equal events at an identical place.
-    fn is_same(&self, other: &Cause) -> bool {
+    fn is_same(&self, other: &DeathCause) -> bool {
         match (self, other) {
-            (Cause::Fault(one), Cause::Fault(other)) => {
+            (DeathCause::Fault(one), DeathCause::Fault(other)) => {
                 one.signal == other.signal && !one.frames.is_empty() && is_same_place(one, other)
             }
-            (Cause::Signal(one), Cause::Signal(other)) => one == other && is_fault(*one),
+            (DeathCause::Signal(one), DeathCause::Signal(other)) => one == other && is_fault(*one),
             _ => false,
         }
     }
@@ -235,13 +247,13 @@ impl Cause {
     /// Returns the cause as text, such as ` of SIGSEGV at …`.
     pub(super) fn phrase(&self) -> String {
         match self {
-            Cause::Fault(note) if note.frames.is_empty() => {
+            DeathCause::Fault(note) if note.frames.is_empty() => {
                 format!(
                     " of {}, which came from outside of the program",
                     name(note.signal)
                 )
             }
-            Cause::Fault(note) => {
+            DeathCause::Fault(note) => {
                 let place = note
                     .frames
                     .first()
@@ -253,18 +265,18 @@ impl Cause {
                 };
                 format!(" of {}{place}{address}", name(note.signal))
             }
-            Cause::Signal(libc::SIGKILL) | Cause::Unknown => String::new(),
+            DeathCause::Signal(libc::SIGKILL) | DeathCause::Unknown => String::new(),
             // The handler has not run: in most cases it had no stack left.
-            Cause::Signal(libc::SIGSEGV) => {
+            DeathCause::Signal(libc::SIGSEGV) => {
                 " of SIGSEGV at an unknown place (stack overflow?)".into()
             }
-            Cause::Signal(signal) => format!(" of {}", name(*signal)),
-            Cause::Left(status) => format!(" (it ended with status {status})"),
+            DeathCause::Signal(signal) => format!(" of {}", name(*signal)),
+            DeathCause::Exited(status) => format!(" (it ended with status {status})"),
         }
     }
 
     fn backtrace(&self) -> String {
-        let Cause::Fault(note) = self else {
+        let DeathCause::Fault(note) = self else {
             return String::new();
         };
         let mut text = String::new();

@@ -2,13 +2,13 @@
 
 use super::*;
 
-fn fault(signal: c_int, code: i32, places: &[u64]) -> Cause {
+fn fault(signal: c_int, code: i32, places: &[u64]) -> DeathCause {
     let frame = |&offset: &u64| Frame {
         address: 0x40_0000 + offset,
         offset,
         module: "solver".into(),
     };
-    Cause::Fault(Note {
+    DeathCause::Fault(Note {
         signal,
         code,
         address: 0,
@@ -19,17 +19,17 @@ fn fault(signal: c_int, code: i32, places: &[u64]) -> Cause {
 /// Returns the index of the death that ends the job.
 ///
 /// Each death has its worker, the epoch of the rollback, and its cause.
-fn ends_at(deaths: &[(u32, u64, Cause)]) -> Option<usize> {
-    let mut history = History::default();
+fn ends_at(deaths: &[(u32, u64, DeathCause)]) -> Option<usize> {
+    let mut history = DeathHistory::default();
     deaths.iter().position(|(worker, epoch, cause)| {
         history.now = vec![Death {
             worker: Worker(*worker),
-            player: ProcessNumber(0),
+            process: ProcessNumber(0),
             epoch: Epoch::NONE,
             cause: cause.clone(),
         }];
         let verdict = history.judge(Epoch(*epoch));
-        history.settle(Epoch(*epoch));
+        history.record_success(Epoch(*epoch));
         verdict.is_some()
     })
 }
@@ -64,7 +64,7 @@ fn the_third_fault_at_the_same_place_is_the_programs() {
 }
 
 #[test]
-fn of_a_raised_signal_all_callers_count() {
+fn callers_of_a_sent_signal_count() {
     let abort = |caller| fault(libc::SIGABRT, -6, &[7, caller]);
     assert_eq!(
         ends_at(&[(1, 3, abort(1)), (1, 3, abort(2)), (1, 3, abort(3))]),
@@ -78,11 +78,11 @@ fn of_a_raised_signal_all_callers_count() {
 
 #[test]
 fn kills_are_never_the_programs_and_signals_without_a_note_are() {
-    let three = |cause: Cause| [(1, 3, cause.clone()), (1, 3, cause.clone()), (1, 3, cause)];
-    assert_eq!(ends_at(&three(Cause::Signal(libc::SIGKILL))), None);
-    assert_eq!(ends_at(&three(Cause::Signal(libc::SIGTERM))), None);
-    assert_eq!(ends_at(&three(Cause::Unknown)), None);
-    assert_eq!(ends_at(&three(Cause::Signal(libc::SIGSEGV))), Some(2));
+    let three = |cause: DeathCause| [(1, 3, cause.clone()), (1, 3, cause.clone()), (1, 3, cause)];
+    assert_eq!(ends_at(&three(DeathCause::Signal(libc::SIGKILL))), None);
+    assert_eq!(ends_at(&three(DeathCause::Signal(libc::SIGTERM))), None);
+    assert_eq!(ends_at(&three(DeathCause::Unknown)), None);
+    assert_eq!(ends_at(&three(DeathCause::Signal(libc::SIGSEGV))), Some(2));
     assert_eq!(
         ends_at(&three(fault(libc::SIGSEGV, 0, &[]))),
         None,
@@ -92,42 +92,42 @@ fn kills_are_never_the_programs_and_signals_without_a_note_are() {
 
 #[test]
 fn a_process_that_ends_by_itself_ends_the_job() {
-    let mut words = [0; WORDS];
-    words[WORDS - 1] = 1 + (5 << 8);
+    let mut words = [0; RECORD_WORDS];
+    words[RECORD_WORDS - 1] = 1 + (5 << 8);
     assert_eq!(
         Death::read((Worker(1), ProcessNumber(1)), &words).cause,
-        Cause::Left(5)
+        DeathCause::Exited(5)
     );
-    words[WORDS - 2] = 1 + 6;
+    words[RECORD_WORDS - 2] = 1 + 6;
     assert_eq!(
         Death::read((Worker(1), ProcessNumber(1)), &words).cause,
-        Cause::Left(6)
+        DeathCause::Exited(6)
     );
-    assert_eq!(ends_at(&[(1, 3, Cause::Left(6))]), Some(0));
-    words = [0; WORDS];
+    assert_eq!(ends_at(&[(1, 3, DeathCause::Exited(6))]), Some(0));
+    words = [0; RECORD_WORDS];
     assert_eq!(
         Death::read((Worker(1), ProcessNumber(1)), &words).cause,
-        Cause::Unknown
+        DeathCause::Unknown
     );
-    words[WORDS - 1] = 1 + 0x80 + libc::SIGSEGV as u64;
+    words[RECORD_WORDS - 1] = 1 + 0x80 + libc::SIGSEGV as u64;
     assert_eq!(
         Death::read((Worker(1), ProcessNumber(1)), &words).cause,
-        Cause::Signal(libc::SIGSEGV)
+        DeathCause::Signal(libc::SIGSEGV)
     );
 }
 
 #[test]
-fn many_kills_of_one_worker_are_told_of_once() {
-    let mut history = History::default();
+fn many_kills_of_one_worker_are_reported_once() {
+    let mut history = DeathHistory::default();
     let told: Vec<bool> = (0..5)
         .map(|_| {
             history.now = vec![Death {
                 worker: Worker(2),
-                player: ProcessNumber(0),
+                process: ProcessNumber(0),
                 epoch: Epoch::NONE,
-                cause: Cause::Signal(libc::SIGKILL),
+                cause: DeathCause::Signal(libc::SIGKILL),
             }];
-            history.settle(Epoch(3)).is_some()
+            history.record_success(Epoch(3)).is_some()
         })
         .collect();
     assert_eq!(told, [false, false, true, false, false]);
@@ -138,24 +138,24 @@ fn many_kills_of_one_worker_are_told_of_once() {
 fn all_judge_the_same_deaths_after_an_attempt_that_has_succeeded_for_some() {
     let death = |player: u32| Death {
         worker: Worker(2),
-        player: ProcessNumber(player),
+        process: ProcessNumber(player),
         epoch: Epoch(3),
         cause: fault(libc::SIGSEGV, 1, &[5]),
     };
-    let view = |deaths: &[u32], player: u32| View {
+    let view = |deaths: &[u32], player: u32| DeathView {
         earlier: deaths.iter().map(|&it| death(it)).collect(),
-        players: vec![ProcessNumber(player)],
+        processes: vec![ProcessNumber(player)],
     };
     let views = [view(&[1, 2], 4), view(&[1], 2)];
     // Process 4 lives and is to take over again, or has also died.
     for (living, last, verdict) in [(vec![ProcessNumber(4)], 2, false), (vec![], 4, true)] {
         for own in &views {
-            let mut history = History {
+            let mut history = DeathHistory {
                 earlier: own.earlier.clone(),
                 now: Vec::new(),
             };
             assert_eq!(history.agree(&views, &living), [ProcessNumber(last)]);
-            history.note(vec![death(last)]);
+            history.record(vec![death(last)]);
             assert_eq!(history.judge(Epoch(3)).is_some(), verdict, "{last}");
         }
     }

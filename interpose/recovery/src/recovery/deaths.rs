@@ -4,7 +4,7 @@
 //! other processes get them in the meeting, so all reach equal verdicts ([`super::death_history`]).
 //! Joining processes get the history.
 
-use super::death_history::{Cause, Death, MARK_WORDS, View, WORDS};
+use super::death_history::{Death, DeathCause, DeathView, MARK_WORDS, RECORD_WORDS};
 use crate::Runtime;
 use crate::gather::gather_from_all;
 use crate::{peers, schedule, user, world};
@@ -21,14 +21,14 @@ pub fn earlier(rt: &Runtime) -> Vec<Death> {
 }
 
 /// Records the earlier deaths, in a process that joins the job.
-pub fn learn(rt: &Runtime, earlier: Vec<Death>) {
+pub fn set_earlier(rt: &Runtime, earlier: Vec<Death>) {
     rt.recovery.history.borrow_mut().earlier = earlier;
 }
 
 /// Exchanges what the survivors on the nodes of dead processes have read; collective.
 ///
 /// Returns for each dead worker the position up to which its output was seen.
-pub fn meet(
+pub fn exchange(
     rt: &Runtime,
     all: RealComm,
     dead: &[Worker],
@@ -39,9 +39,9 @@ pub fn meet(
         return Ok(Vec::new());
     }
     let player = |&worker: &Worker| world::get(rt).process_of[worker.index()];
-    let own = View {
+    let own = DeathView {
         earlier: earlier(rt),
-        players: dead.iter().map(player).collect(),
+        processes: dead.iter().map(player).collect(),
     };
     let players = rt
         .recovery
@@ -49,19 +49,19 @@ pub fn meet(
         .borrow_mut()
         .agree(&gather_from_all(all, &own)?, living);
     let marks = user::failed_output(rt, &players);
-    let own: Vec<[u64; WORDS]> = players
+    let own: Vec<[u64; RECORD_WORDS]> = players
         .iter()
         .zip(marks)
-        .map(|(&rank, marks)| known(rt, rank, marks))
+        .map(|(&rank, marks)| own_record(rt, rank, marks))
         .collect();
     // Unknown words are 0 in a process; the known values agree.
     let all = all.allreduce_extremes(Extreme::Greatest, own.as_flattened())?;
-    let (all, _) = all.as_chunks::<WORDS>();
+    let (all, _) = all.as_chunks::<RECORD_WORDS>();
     let told = dead.iter().copied().zip(players).zip(all);
     let deaths = told
         .map(|(which, words)| Death::read(which, words))
         .collect();
-    rt.recovery.history.borrow_mut().note(deaths);
+    rt.recovery.history.borrow_mut().record(deaths);
     let mark = |words: &[u64]| Position {
         line: words[0],
         column: words[1],
@@ -73,16 +73,17 @@ pub fn meet(
 }
 
 /// Returns the words that this process has about a dead one; unknown words are 0.
-fn known(rt: &Runtime, rank: ProcessNumber, marks: [Position; 2]) -> [u64; WORDS] {
-    let mut words = [0; WORDS];
+fn own_record(rt: &Runtime, rank: ProcessNumber, marks: [Position; 2]) -> [u64; RECORD_WORDS] {
+    let mut words = [0; RECORD_WORDS];
     for (words, mark) in words.chunks_mut(2).zip(marks) {
         words.copy_from_slice(&[mark.line, mark.column]);
     }
     if let Some((note, left)) = user::failure_record(rt, rank) {
         words[MARK_WORDS..][..NOTE_WORDS].copy_from_slice(&note);
-        words[WORDS - 2] = left.map_or(0, |status| 1 + u64::from(status));
+        words[RECORD_WORDS - 2] = left.map_or(0, |status| 1 + u64::from(status));
     }
-    words[WORDS - 1] = peers::wait_status(rank).map_or(0, |status| 1 + u64::from(status as u32));
+    words[RECORD_WORDS - 1] =
+        peers::wait_status(rank).map_or(0, |status| 1 + u64::from(status as u32));
     words
 }
 
@@ -97,12 +98,12 @@ pub fn judge(rt: &Runtime, epoch: Epoch) -> Option<Verdict> {
 ///
 /// All deaths together count as one failure. A fault in the program's own code is no failure of the
 /// machine.
-pub fn settle(rt: &Runtime, epoch: Epoch) -> Option<String> {
-    let is_fault = |death: &Death| matches!(death.cause, Cause::Fault(_));
+pub fn record_success(rt: &Runtime, epoch: Epoch) -> Option<String> {
+    let is_fault = |death: &Death| matches!(death.cause, DeathCause::Fault(_));
     if !rt.recovery.history.borrow().now.iter().all(is_fault) {
         schedule::state(rt).pace.fail();
     }
-    rt.recovery.history.borrow_mut().settle(epoch)
+    rt.recovery.history.borrow_mut().record_success(epoch)
 }
 
 /// Returns the cause of death of a worker's process, as ` of SIGSEGV at …`.
@@ -121,9 +122,9 @@ pub fn label(rt: &Runtime, worker: Worker) -> String {
     let mut known = history.now.iter().chain(history.earlier.iter().rev());
     let death = known.find(|death| death.worker == worker);
     match death.map(|death| death.cause.clone()) {
-        Some(Cause::Signal(libc::SIGKILL)) => "SIGKILL".into(),
-        Some(Cause::Unknown) | None => "unknown".into(),
-        Some(Cause::Left(status)) => format!("exit with status {status}"),
+        Some(DeathCause::Signal(libc::SIGKILL)) => "SIGKILL".into(),
+        Some(DeathCause::Unknown) | None => "unknown".into(),
+        Some(DeathCause::Exited(status)) => format!("exit with status {status}"),
         Some(cause) => cause.phrase().trim_start_matches(" of ").to_owned(),
     }
 }

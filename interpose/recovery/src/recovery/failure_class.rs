@@ -9,7 +9,7 @@ use understudy_formats::events::ErrorClass;
 use understudy_mpi::call;
 
 /// Returns the class of an error that a failed process has caused.
-pub fn failure(rc: c_int) -> Option<c_int> {
+pub fn failure_class(rc: c_int) -> Option<c_int> {
     let mut class = rc;
     // SAFETY: a local query.
     let asked = unsafe { real::PMPI_Error_class(rc, &mut class) };

@@ -1,13 +1,13 @@
 //! Replicas after a failure: lost and damaged ones are fetched or rebuilt.
 
-use super::found::{self, has_own, note_layers, refuse_own};
-use super::group;
-use super::load::{self, Damaged};
-use super::moves::{Move, drive};
+use super::load::{self, ReplicaDamage};
+use super::parity_reconstruction;
+use super::reported_replicas::{self, record_layers, record_own, refuse_own};
+use super::transfers::{ReplicaTransfer, drive};
 use crate::Runtime;
 use crate::abort::abort_with_error;
 use crate::copies::{self, Payload, Transfer};
-use crate::rehearsal::{self, Offer, Rebuild};
+use crate::static_data::{self, OmittedPages, Rebuild};
 use crate::{annotations, disk, events, world};
 use std::time::Instant;
 use understudy_catalogue::message;
@@ -27,18 +27,19 @@ pub fn fetch(rt: &Runtime, plan: &Plan, me: Worker) -> mpi::Result<Option<Prefau
         return fetch_from_group(rt, plan, me);
     }
     let source = plan.source(me);
-    let mut moves: Vec<Move> = source.map(Move::receive).into_iter().collect();
+    let mut moves: Vec<ReplicaTransfer> =
+        source.map(ReplicaTransfer::receive).into_iter().collect();
     for fetch in plan.fetches.iter().filter(|fetch| fetch.from == me) {
         if let Some(layer) = world::get(rt).redundancy.layer(fetch.worker, me) {
             let keep = copies::replicas(rt);
             let transfer = Transfer::of(&keep.stored[layer], &keep.store);
-            moves.push(Move::send(transfer, fetch.worker));
+            moves.push(ReplicaTransfer::send(transfer, fetch.worker));
         }
     }
-    let rebuild = Missing::learn(rt, plan, me)?;
+    let rebuild = OmittedPageSource::exchange(rt, plan, me)?;
     let may_prepare = plan.takeover(me).is_some();
     if source.is_some() {
-        found::forget_own(rt, plan, me);
+        reported_replicas::mark_own_missing(rt, plan, me);
     }
     let mut ready = None;
     drive(rt, &mut moves, |transfer| {
@@ -51,21 +52,21 @@ pub fn fetch(rt: &Runtime, plan: &Plan, me: Worker) -> mpi::Result<Option<Prefau
     let received = moves.iter_mut().find_map(|it| it.transfer.take_received());
     if let Some(payload) = received {
         if payload.epoch() != plan.epoch {
-            let damaged = Damaged(format!("it is of epoch {}", payload.epoch()));
+            let damaged = ReplicaDamage(format!("it is of epoch {}", payload.epoch()));
             payload.release_after_reset(&mut copies::replicas(rt).store);
             return Err(refuse_own(rt, plan, me, &damaged));
         }
-        keep_own(rt, payload);
+        store_own(rt, payload);
         if let Err(why) = rebuild.add(rt, me) {
-            let damaged = Damaged(format!("its static data cannot be rebuilt: {why}"));
+            let damaged = ReplicaDamage(format!("its static data cannot be rebuilt: {why}"));
             return Err(refuse_own(rt, plan, me, &damaged));
         }
-        has_own(rt, plan, me);
+        record_own(rt, plan, me);
     }
     Ok(ready)
 }
 
-fn keep_own(rt: &Runtime, payload: Payload) {
+fn store_own(rt: &Runtime, payload: Payload) {
     let keep = &mut *copies::replicas(rt);
     payload
         .apply(&mut keep.own, &mut keep.store)
@@ -75,37 +76,37 @@ fn keep_own(rt: &Runtime, payload: Payload) {
 /// Fetches replicas with parity: all other members of the group send their parts.
 fn fetch_from_group(rt: &Runtime, plan: &Plan, me: Worker) -> mpi::Result<Option<Prefault>> {
     let lost = plan.fetches.iter().filter(|fetch| fetch.from == me);
-    let mut moves: Vec<Move> = lost
-        .filter_map(|fetch| group::send_piece(rt, fetch.worker, me))
+    let mut moves: Vec<ReplicaTransfer> = lost
+        .filter_map(|fetch| parity_reconstruction::send_part(rt, fetch.worker, me))
         .collect();
     drive(rt, &mut moves, |_| ())?;
     if plan.source(me).is_none() {
         return Ok(None);
     }
-    found::forget_held(rt);
-    let (copy, ready) = group::gather(rt, plan, me, plan.takeover(me).is_some())?;
+    reported_replicas::drop_available(rt);
+    let (copy, ready) = parity_reconstruction::gather(rt, plan, me, plan.takeover(me).is_some())?;
     let keep = &mut *copies::replicas(rt);
     keep.own.replace(copy, &mut keep.store);
-    has_own(rt, plan, me);
+    record_own(rt, plan, me);
     Ok(ready)
 }
 
 /// Pages that the fetched replica omits.
-enum Missing {
-    Nothing,
+enum OmittedPageSource {
+    None,
     /// The template process makes them.
     Replayed(Rebuild),
     /// This process has them, except those that it has changed.
-    Present(Offer),
+    Present(OmittedPages),
     /// The reason why they cannot be made.
     Lost(String),
 }
 
-impl Missing {
+impl OmittedPageSource {
     /// Receives the list of pages that the incoming replica omits; buddies send such lists.
     ///
     /// If the pages need a replay, the replay starts here.
-    fn learn(rt: &Runtime, plan: &Plan, me: Worker) -> mpi::Result<Missing> {
+    fn exchange(rt: &Runtime, plan: &Plan, me: Worker) -> mpi::Result<OmittedPageSource> {
         let (keep, world) = (copies::replicas(rt), world::get(rt));
         let sent = plan.fetches.iter().filter(|fetch| fetch.from == me);
         let thin = sent.filter_map(|fetch| {
@@ -114,12 +115,13 @@ impl Missing {
             Some((fetch.worker, &copy.image, copy.script.as_ref()))
         });
         let from: Vec<Worker> = plan.source(me).into_iter().collect();
-        let offers = rehearsal::offer(rt, thin.collect(), &from)?;
+        let offers = static_data::exchange_omitted(rt, thin.collect(), &from)?;
         drop(keep);
         Ok(match offers.into_iter().next().flatten() {
-            None => Missing::Nothing,
-            Some(offer) if plan.takeover(me).is_none() => Missing::Present(offer),
-            Some(offer) => Rebuild::start(rt, offer).map_or_else(Missing::Lost, Missing::Replayed),
+            None => OmittedPageSource::None,
+            Some(offer) if plan.takeover(me).is_none() => OmittedPageSource::Present(offer),
+            Some(offer) => Rebuild::start(rt, offer)
+                .map_or_else(OmittedPageSource::Lost, OmittedPageSource::Replayed),
         })
     }
 
@@ -128,18 +130,18 @@ impl Missing {
         let keep = &mut *copies::replicas(rt);
         let before = keep.own.image.page_count();
         let (script, took) = match self {
-            Missing::Nothing => return Ok(()),
-            Missing::Lost(why) => return Err(why),
-            Missing::Present(offer) => {
+            OmittedPageSource::None => return Ok(()),
+            OmittedPageSource::Lost(why) => return Err(why),
+            OmittedPageSource::Present(offer) => {
                 let began = Instant::now();
-                rehearsal::from_own_memory(rt, &offer, &mut keep.own.image, &mut keep.store)?;
-                (offer.into_script(), began.elapsed())
+                static_data::from_own_memory(rt, &offer, &mut keep.own.image, &mut keep.store)?;
+                (offer.into_plan(), began.elapsed())
             }
-            Missing::Replayed(rebuild) => {
+            OmittedPageSource::Replayed(rebuild) => {
                 rebuild.finish(rt, &mut keep.own.image, &mut keep.store)?
             }
         };
-        rehearsal::keep_script(rt, script);
+        static_data::store_plan(rt, script);
         events::emit(Kind::Rebuilt {
             worker: me,
             pages: keep.own.image.page_count() - before,
@@ -152,7 +154,7 @@ impl Missing {
 /// Starts to make memory present for the replicas that a replacement will store.
 ///
 /// These replicas are about as long as its own.
-pub fn expect_partners(rt: &Runtime, plan: &Plan, me: Worker) -> Option<Prefault> {
+pub fn prepare_stored_replicas(rt: &Runtime, plan: &Plan, me: Worker) -> Option<Prefault> {
     plan.takeover(me)?;
     let awaited = plan
         .rebuilds
@@ -166,17 +168,17 @@ pub fn expect_partners(rt: &Runtime, plan: &Plan, me: Worker) -> Option<Prefault
 
 /// Makes the epoch that was read from the disk this worker's own replica.
 pub fn fetch_from_disk(rt: &Runtime, me: Worker) {
-    found::forget_held(rt);
+    reported_replicas::drop_available(rt);
     if let Some(loaded) = disk::take_chosen(rt) {
         copies::replace_own(rt, loaded.image, loaded.state);
-        found::take_back_own_refusal(rt, me);
+        reported_replicas::accept_own(rt, me);
     }
 }
 
 /// Makes all replicas of every worker after a restart.
-pub fn make_all(rt: &Runtime, me: Worker) -> mpi::Result<()> {
+pub fn rebuild_all(rt: &Runtime, me: Worker) -> mpi::Result<()> {
     let world = world::get(rt);
-    make_again(
+    rebuild_replicas(
         rt,
         &plan::all_replicas(&world.redundancy, world.worker_count),
         me,
@@ -194,7 +196,7 @@ fn complete_own(rt: &Runtime) {
         image.absent(),
         &annotations::saved_annotations(rt).reversible_pages(),
     );
-    let kept = rehearsal::keep_unchanged(&lacked, image, store);
+    let kept = static_data::store_unchanged(&lacked, image, store);
     let changed = kept.unwrap_or_else(|why| {
         abort_with_error(
             rt,
@@ -212,7 +214,7 @@ fn complete_own(rt: &Runtime) {
 }
 
 /// Rebuilds replicas: their workers send them to the buddies.
-pub fn make_again(rt: &Runtime, remakes: &[ReplicaRebuild], me: Worker) -> mpi::Result<()> {
+pub fn rebuild_replicas(rt: &Runtime, remakes: &[ReplicaRebuild], me: Worker) -> mpi::Result<()> {
     if remakes.iter().any(|remake| remake.worker == me) {
         complete_own(rt);
     }
@@ -222,23 +224,23 @@ pub fn make_again(rt: &Runtime, remakes: &[ReplicaRebuild], me: Worker) -> mpi::
         remakes.iter().filter(|remake| remake.at == me).collect();
     expected.sort_unstable_by_key(|remake| remake.layer);
     let own = remakes.iter().filter(|remake| remake.worker == me);
-    let script = rehearsal::own_script(rt);
+    let script = static_data::own_plan(rt);
     let thin = own
         .clone()
         .map(|remake| (remake.at, &keep.own.image, script.as_deref()));
     let from: Vec<Worker> = expected.iter().map(|remake| remake.worker).collect();
-    let offers = rehearsal::offer(rt, thin.collect(), &from)?;
+    let offers = static_data::exchange_omitted(rt, thin.collect(), &from)?;
     drop((keep, script));
-    let mut moves: Vec<Move> = expected
+    let mut moves: Vec<ReplicaTransfer> = expected
         .iter()
-        .map(|remake| Move::receive(remake.worker))
+        .map(|remake| ReplicaTransfer::receive(remake.worker))
         .collect();
     for remake in own {
         moves.push(match redundancy.is_parity() {
-            true => group::send_contribution(rt, remake, redundancy.layers(me)),
+            true => parity_reconstruction::send_contribution(rt, remake, redundancy.layers(me)),
             false => {
                 let keep = copies::replicas(rt);
-                Move::send(Transfer::of(&keep.own, &keep.store), remake.at)
+                ReplicaTransfer::send(Transfer::of(&keep.own, &keep.store), remake.at)
             }
         });
     }
@@ -249,8 +251,8 @@ pub fn make_again(rt: &Runtime, remakes: &[ReplicaRebuild], me: Worker) -> mpi::
             .filter_map(|it| it.transfer.take_received())
             .collect();
         if !payloads.is_empty() {
-            group::keep_parity(rt, payloads);
-            note_layers(rt, (1 << redundancy.layers(me)) - 1);
+            parity_reconstruction::store_parity(rt, payloads);
+            record_layers(rt, (1 << redundancy.layers(me)) - 1);
         }
         return Ok(());
     }
@@ -264,10 +266,10 @@ pub fn make_again(rt: &Runtime, remakes: &[ReplicaRebuild], me: Worker) -> mpi::
                     abort_with_error(rt, message::COPY_OF_PARTNER_NOT_KEPT, &error)
                 });
             if let Some(offer) = offer {
-                offer.note_in(copy);
+                offer.mark_reduced(copy);
             }
             copies::share_equal_pages(rt, keep, remake.layer);
-            note_layers(rt, 1 << remake.layer);
+            record_layers(rt, 1 << remake.layer);
         }
     }
     Ok(())

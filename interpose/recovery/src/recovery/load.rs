@@ -9,7 +9,7 @@ use crate::objects::{file, window};
 use crate::reverse_computation::{self, UndoResult};
 use crate::{
     annotations, clock, copies, disk, drained, events, fault, handles, objects, recompute,
-    rehearsal, requests, schedule, system_calls, user,
+    requests, schedule, static_data, system_calls, user,
 };
 use std::time::Instant;
 use understudy_catalogue::message;
@@ -23,7 +23,7 @@ use understudy_image::runs::{self, PageRun};
 use understudy_numbers::ProcessNumber;
 
 /// Result of loading the program side.
-pub struct Loaded {
+pub struct LoadedEpoch {
     /// Frame from which the program resumes.
     pub frame: Frame,
     /// Name of the epoch on disk, if it was to be written.
@@ -37,19 +37,19 @@ pub struct Loaded {
 }
 
 /// Error: the reason why a replica cannot be used.
-pub struct Damaged(pub String);
+pub struct ReplicaDamage(pub String);
 
 /// Process that loads, and origin of the replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum LoadOrigin {
     /// A survivor rolls back to its last epoch.
     Survivor,
     /// A survivor loads a replica that it did not have.
     ///
     /// It is of an older epoch from the disk, or the survivor's own replica from a buddy.
-    SurvivorAnew,
+    SurvivorWithReceived,
     /// A replacement takes over.
-    Understudy,
+    Replacement,
     /// The whole job was restarted.
     Restart,
 }
@@ -90,7 +90,7 @@ pub fn prepare(rt: &Runtime, pages: Vec<PageRun>, state: &EncodedState) -> Prefa
 
 /// Ends the job if workers that share memory are on several nodes.
 ///
-/// `players` are the processes of the workers.
+/// `processes` are the processes of the workers.
 pub fn check_nodes(rt: &Runtime, players: &[ProcessNumber]) {
     if let Err(apart) = window::shared::check_nodes(rt, players) {
         abort_with_error(rt, message::JOB_CANNOT_GO_ON, &apart);
@@ -103,7 +103,7 @@ pub fn check_nodes(rt: &Runtime, players: &[ProcessNumber]) {
 /// Locks the program's files as at the cut.
 ///
 /// All processes have restored their files, so no lock that was taken later exists.
-pub fn take_locks(rt: &Runtime) {
+pub fn lock_files(rt: &Runtime) {
     if let Err(error) = user::take_file_locks(rt) {
         abort_with_error(rt, message::FILES_NOT_LOCKED, &error);
     }
@@ -129,11 +129,11 @@ fn restore_mappings(rt: &Runtime, saved: &SavedState, whose: LayoutOrigin) {
 /// The replica omits pages whose changes the steps in `undone` have reverted: these pages stay. It
 /// also omits static data: pages that were changed for the first time since the epoch are rebuilt.
 /// Returns the pages that stay, which need not be loaded.
-fn put_back_absent(
+fn restore_omitted(
     rt: &Runtime,
     saved: &SavedState,
     undone: Option<UndoResult>,
-) -> Result<Vec<PageRun>, Damaged> {
+) -> Result<Vec<PageRun>, ReplicaDamage> {
     let layout = &saved.user.layout;
     let missing = {
         let keep = &mut *copies::replicas(rt);
@@ -141,7 +141,7 @@ fn put_back_absent(
     }
     .unwrap_or_else(|it| cannot_restore(rt, it));
     let right =
-        reverse_computation::compare(rt, &saved.marks, &missing, undone).map_err(Damaged)?;
+        reverse_computation::compare(rt, &saved.marks, &missing, undone).map_err(ReplicaDamage)?;
     let missing = absent_pages::without(&missing, &right);
     if missing.is_empty() {
         return Ok(right);
@@ -151,10 +151,10 @@ fn put_back_absent(
     let (image, store) = (&mut keep.own.image, &mut keep.store);
     let began = Instant::now();
     let before = image.page_count();
-    let script = rehearsal::own_script(rt)
-        .ok_or_else(|| Damaged("nothing tells how to make its static data".into()))?;
-    rehearsal::put_back(rt, &missing, &script, image, store)
-        .map_err(|why| Damaged(format!("its static data cannot be rebuilt: {why}")))?;
+    let script = static_data::own_plan(rt)
+        .ok_or_else(|| ReplicaDamage("nothing tells how to make its static data".into()))?;
+    static_data::rebuild(rt, &missing, &script, image, store)
+        .map_err(|why| ReplicaDamage(format!("its static data cannot be rebuilt: {why}")))?;
     events::emit(Kind::Rebuilt {
         worker: script.worker,
         pages: image.page_count() - before,
@@ -172,7 +172,7 @@ fn cannot_restore<T>(rt: &Runtime, error: RestoreError) -> T {
 /// Returns the pages in which locks of the program may lie.
 fn load_pages(
     rt: &Runtime,
-    origin: Origin,
+    origin: LoadOrigin,
     user: &user::ProgramState,
     ready: Option<Prefault>,
     right: &[PageRun],
@@ -182,20 +182,22 @@ fn load_pages(
     let owners = user.owners();
     let stats = match origin {
         // Changed pages are tracked only since the last epoch.
-        Origin::Survivor => restore::restore_pages(&mut keep.tracker, layout, image, store, right),
+        LoadOrigin::Survivor => {
+            restore::restore_pages(&mut keep.tracker, layout, image, store, right)
+        }
         _ => restore::load_all(&mut keep.tracker, layout, image, store, ready, &|page| {
             owners.may_be_in(page)
         }),
     }?;
     log::debug!("{} pages copied, {} dropped", stats.copied, stats.dropped);
     Ok(match origin {
-        Origin::Survivor => image.pages(),
-        _ => runs::intersect(&with_those_before(&stats.selected), &image.pages()),
+        LoadOrigin::Survivor => image.pages(),
+        _ => runs::intersect(&with_preceding_pages(&stats.selected), &image.pages()),
     })
 }
 
 /// Returns the pages with the page before each, in which a lock may begin.
-fn with_those_before(pages: &[PageRun]) -> Vec<PageRun> {
+fn with_preceding_pages(pages: &[PageRun]) -> Vec<PageRun> {
     let wider = pages
         .iter()
         .map(|run| PageRun::between(run.start.0.saturating_sub(1), run.end()));
@@ -206,21 +208,25 @@ fn with_those_before(pages: &[PageRun]) -> Vec<PageRun> {
 ///
 /// If the replica is damaged, an error is returned and nothing is loaded. `ready` is the result of
 /// [`prepare`]. Any other failure leaves the program side half loaded, so it ends the job.
-pub fn load(rt: &Runtime, origin: Origin, ready: Option<Prefault>) -> Result<Loaded, Damaged> {
+pub fn load(
+    rt: &Runtime,
+    origin: LoadOrigin,
+    ready: Option<Prefault>,
+) -> Result<LoadedEpoch, ReplicaDamage> {
     let state = copies::replicas(rt).own.state.clone();
     if !state.is_unchanged() {
-        return Err(Damaged("the saved state has a wrong checksum".into()));
+        return Err(ReplicaDamage("the saved state has a wrong checksum".into()));
     }
     let saved = decode(rt, &state.bytes);
     user::open_keys();
     let layout = &saved.user.layout;
-    let right = if origin == Origin::Survivor {
+    let right = if origin == LoadOrigin::Survivor {
         let undone = reverse_computation::undo(rt, &saved.marks);
         restore_mappings(rt, &saved, LayoutOrigin::Own);
-        put_back_absent(rt, &saved, undone)?
+        restore_omitted(rt, &saved, undone)?
     } else {
         let whose = match origin {
-            Origin::Restart => LayoutOrigin::EarlierRun,
+            LoadOrigin::Restart => LayoutOrigin::EarlierRun,
             _ => LayoutOrigin::OtherProcess,
         };
         restore_mappings(rt, &saved, whose);
@@ -229,14 +235,17 @@ pub fn load(rt: &Runtime, origin: Origin, ready: Option<Prefault>) -> Result<Loa
     let with_locks = match load_pages(rt, origin, &saved.user, ready, &right) {
         Ok(pages) => pages,
         Err(damaged @ (RestoreError::Damaged { .. } | RestoreError::Absent { .. })) => {
-            return Err(Damaged(damaged.to_string()));
+            return Err(ReplicaDamage(damaged.to_string()));
         }
         Err(error) => cannot_restore(rt, error),
     };
-    if origin == Origin::Restart {
+    if origin == LoadOrigin::Restart {
         saved.user.continue_output(rt);
     }
-    let is_own = matches!(origin, Origin::Survivor | Origin::SurvivorAnew);
+    let is_own = matches!(
+        origin,
+        LoadOrigin::Survivor | LoadOrigin::SurvivorWithReceived
+    );
     if let Err(error) = saved.user.restore(rt, is_own) {
         abort_with_error(rt, message::STATE_NOT_RESTORED, &error);
     }
@@ -259,7 +268,7 @@ pub fn load(rt: &Runtime, origin: Origin, ready: Option<Prefault>) -> Result<Loa
     *requests::buffers_mut(rt) = saved.attached;
     clock::restore(&saved.clock);
     recompute::recompute_memory(rt, &saved.frame, layout);
-    Ok(Loaded {
+    Ok(LoadedEpoch {
         frame: saved.frame,
         on_disk: saved.disk,
         signals: saved.user.into_signals(),

@@ -1,9 +1,9 @@
 //! Agreement of the living processes: all exchange their state and derive equal plans.
 
-use super::alone;
 use super::deaths;
-use super::found;
-use super::wishes;
+use super::placement;
+use super::reported_replicas;
+use super::silent_nodes;
 use crate::Runtime;
 use crate::abort::abort;
 use crate::gather::gather_from_all;
@@ -22,7 +22,7 @@ use understudy_policy::recovery_plan::{
 };
 
 /// Time for which the other processes leave it to the first to end the job.
-const LAST_WORD: Duration = Duration::from_secs(1);
+const ABORT_DELAY: Duration = Duration::from_secs(1);
 
 /// Result of a meeting, equal in all processes that finish it.
 pub struct Meeting {
@@ -37,7 +37,7 @@ fn own_identity(rt: &Runtime, whole: Option<Epoch>) -> ProcessReport {
     let world = world::get(rt);
     let (part, held) = match world.role {
         Role::Worker(worker) => (Some(worker), None),
-        Role::Joining => (None, found::held(rt)),
+        Role::Joining => (None, reported_replicas::available(rt)),
     };
     let (lost_ns, fetch_ns) = copies::recovery_costs(rt);
     ProcessReport {
@@ -48,9 +48,9 @@ fn own_identity(rt: &Runtime, whole: Option<Epoch>) -> ProcessReport {
         lost_ns,
         fetch_ns,
         is_reduced: copies::is_reduced(rt),
-        has_requested_spares: wishes::has_asked(rt),
+        has_requested_spares: placement::has_hint(rt),
         kept: held,
-        damaged: found::refused(rt),
+        damaged: reported_replicas::refused(rt),
     }
 }
 
@@ -58,7 +58,7 @@ fn own_identity(rt: &Runtime, whole: Option<Epoch>) -> ProcessReport {
 pub fn meet(rt: &Runtime, all: RealComm, whole: Option<Epoch>) -> mpi::Result<Meeting> {
     let world = world::get(rt);
     let identities = gather_from_all(all, &own_identity(rt, whole))?;
-    let world = match note_players(rt, &identities) {
+    let world = match record_processes(rt, &identities) {
         true => world::get(rt),
         false => world,
     };
@@ -70,7 +70,7 @@ pub fn meet(rt: &Runtime, all: RealComm, whole: Option<Epoch>) -> mpi::Result<Me
     let dead: Vec<Worker> = Worker::all(world.worker_count)
         .filter(|&worker| !plays(worker))
         .collect();
-    let (wishes, asked) = wishes::hear(rt, all, &identities, &dead)?;
+    let (wishes, asked) = placement::exchange_hints(rt, all, &identities, &dead)?;
     let mut verdict = plan::make_plan(&identities, &world.redundancy, world.worker_count, &wishes);
     if let Err(
         lost @ (PlanFailure::Copies { .. } | PlanFailure::Behind { .. } | PlanFailure::Everyone),
@@ -81,7 +81,7 @@ pub fn meet(rt: &Runtime, all: RealComm, whole: Option<Epoch>) -> mpi::Result<Me
     }
     let mut living: Vec<ProcessNumber> = identities.iter().map(|living| living.process).collect();
     living.sort_unstable();
-    let output = deaths::meet(rt, all, &dead, &living)?;
+    let output = deaths::exchange(rt, all, &dead, &living)?;
     let newest = identities
         .iter()
         .map(|living| living.committed)
@@ -91,8 +91,8 @@ pub fn meet(rt: &Runtime, all: RealComm, whole: Option<Epoch>) -> mpi::Result<Me
         verdict = Err(PlanFailure::Program(blamed));
     }
     if let Ok(plan) = &verdict {
-        wishes::settle(rt, asked, plan);
-        alone::note(rt, &identities, plan);
+        placement::record_choice(rt, asked, plan);
+        silent_nodes::record(rt, &identities, plan);
         if let Some(at) = dead
             .iter()
             .position(|&worker| plan.worker_of(world.process) == Some(worker))
@@ -107,7 +107,7 @@ pub fn meet(rt: &Runtime, all: RealComm, whole: Option<Epoch>) -> mpi::Result<Me
 ///
 /// Such a process may have taken over only in the view of some processes. Returns true if a record
 /// changed.
-fn note_players(rt: &Runtime, identities: &[ProcessReport]) -> bool {
+fn record_processes(rt: &Runtime, identities: &[ProcessReport]) -> bool {
     let held = identities.iter().filter_map(|living| living.kept);
     let told: Vec<_> = held
         .filter_map(|held| Some((held.own, held.process?)))
@@ -142,7 +142,7 @@ fn from_disk(
 }
 
 /// Ends the job; the first of the living processes reports the agreed reason.
-pub fn give_up(rt: &Runtime, living: &[ProcessNumber], lost: &PlanFailure) -> ! {
+pub fn end_lost_job(rt: &Runtime, living: &[ProcessNumber], lost: &PlanFailure) -> ! {
     if *lost == PlanFailure::Init {
         reinit::await_restart(rt);
     }
@@ -167,13 +167,13 @@ pub fn give_up(rt: &Runtime, living: &[ProcessNumber], lost: &PlanFailure) -> ! 
 pub fn end_together(rt: &Runtime, is_first: bool, code: c_int) -> ! {
     // If two processes aborted simultaneously, the launcher would get no exit status.
     if !is_first {
-        std::thread::sleep(LAST_WORD);
+        std::thread::sleep(ABORT_DELAY);
     }
     abort(rt, code)
 }
 
 /// Returns the text for a worker, with its process and host.
-fn who(rt: &Runtime, worker: Worker) -> String {
+fn worker_and_host(rt: &Runtime, worker: Worker) -> String {
     let player = world::get(rt).process_of[worker.index()];
     format!("worker {worker} (rank {player} on {})", peers::host(player))
 }
@@ -202,7 +202,7 @@ pub fn cause(rt: &Runtime, lost: &PlanFailure) -> String {
             epoch,
         } => no_copy(rt, *worker, *died, holders, *epoch),
         PlanFailure::Behind { worker, at, epoch } => {
-            message::epoch_not_reached(who(rt, *worker), at, epoch).to_string()
+            message::epoch_not_reached(worker_and_host(rt, *worker), at, epoch).to_string()
         }
         PlanFailure::Program(blamed) => blamed.why.clone(),
         PlanFailure::Everyone => message::ALL_REPLICAS_LOST.into(),
@@ -220,13 +220,14 @@ fn no_copy(
 ) -> String {
     let names = |gone: SourceFailure| {
         let of = holders.iter().filter(move |holder| holder.1 == gone);
-        of.map(|holder| who(rt, holder.0)).collect::<Vec<_>>()
+        of.map(|holder| worker_and_host(rt, holder.0))
+            .collect::<Vec<_>>()
     };
     let (dead, damaged) = (
         names(SourceFailure::Dead).join(" and "),
         names(SourceFailure::Damaged).join(" and "),
     );
-    let worker = who(rt, worker);
+    let worker = worker_and_host(rt, worker);
     if world::get(rt).redundancy.is_parity() {
         return no_parity(&worker, died, [&dead, &damaged], epoch);
     }

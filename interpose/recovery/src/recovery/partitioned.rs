@@ -15,7 +15,7 @@ use understudy_mpi::real_types::{RealComm, RealDatatype, RealRequest};
 use understudy_mpi::{self as mpi, check};
 
 /// Bytes that are packed at a time.
-const PIECE: i64 = 1 << 30;
+const MAX_PACKED_BYTES: i64 = 1 << 30;
 
 /// Message that a request transfers.
 struct Message {
@@ -65,7 +65,7 @@ impl Message {
                 &mut extent,
             ))?;
         }
-        let most = (PIECE / size.max(1)).clamp(1, i64::from(c_int::MAX));
+        let most = (MAX_PACKED_BYTES / size.max(1)).clamp(1, i64::from(c_int::MAX));
         let mut first = 0;
         while first < self.elements && size > 0 {
             let count = most.min(self.elements - first);

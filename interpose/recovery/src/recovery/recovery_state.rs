@@ -1,8 +1,8 @@
 //! State of recoveries.
 
-use super::death_history::History;
-use super::found_replicas::FoundReplicas;
+use super::death_history::DeathHistory;
 use super::placement_hint::PlacementHint;
+use super::replica_report::ReportedReplicas;
 use crate::runtime_state::StateCell;
 use std::cell::Cell;
 use understudy_mpi::real_types::RealComm;
@@ -15,15 +15,15 @@ pub struct RecoveryState {
     /// True while a recovery runs.
     pub(super) is_under_way: Cell<bool>,
     /// Communicator of a joining process's first generation, until its first recovery takes it.
-    pub(super) first: StateCell<Option<RealComm>>,
+    pub(super) first_communicator: StateCell<Option<RealComm>>,
     /// Workers that were replaced, and whose node has no survivors.
-    pub(super) alone: StateCell<Vec<Worker>>,
+    pub(super) on_silent_nodes: StateCell<Vec<Worker>>,
     /// Replicas that this process reports.
-    pub(super) heritage: StateCell<FoundReplicas>,
+    pub(super) replicas: StateCell<ReportedReplicas>,
     /// Answer of the daemon to this process, and the generation of the request.
-    pub(super) asked: StateCell<Option<(Generation, PlacementHint)>>,
+    pub(super) placement_hint: StateCell<Option<(Generation, PlacementHint)>>,
     /// Deaths that may be the program's fault.
-    pub(super) history: StateCell<History>,
+    pub(super) history: StateCell<DeathHistory>,
 }
 
 impl RecoveryState {
@@ -32,11 +32,11 @@ impl RecoveryState {
         RecoveryState {
             resumed_in_init: Cell::new(false),
             is_under_way: Cell::new(false),
-            first: StateCell::new(None),
-            alone: StateCell::new(Vec::new()),
-            heritage: StateCell::new(FoundReplicas::START),
-            asked: StateCell::new(None),
-            history: StateCell::new(History::START),
+            first_communicator: StateCell::new(None),
+            on_silent_nodes: StateCell::new(Vec::new()),
+            replicas: StateCell::new(ReportedReplicas::START),
+            placement_hint: StateCell::new(None),
+            history: StateCell::new(DeathHistory::START),
         }
     }
 }

@@ -11,7 +11,7 @@ use understudy_numbers::{ProcessNumber, Worker};
 use understudy_policy::recovery_plan::{Plan, PlanFailure};
 
 /// Report of a recovery, for the user and the event file.
-pub struct Report {
+pub struct RecoveryReport {
     /// Number of the recovery.
     pub recovery: u32,
     /// Number of processes with which the job was started; later processes have higher numbers.
@@ -30,13 +30,13 @@ pub struct Report {
     /// Text about a rollback to an epoch on disk, if there was one.
     disk: Option<String>,
     stages: Vec<(RecoveryStage, u64)>,
-    mark: Instant,
+    stage_start: Instant,
 }
 
-impl Report {
+impl RecoveryReport {
     /// Returns an empty report of a failure, noticed at this time of `events::clock`.
-    pub fn new(recovery: u32, started: u32, moment: u64, by: ErrorClass) -> Report {
-        Report {
+    pub fn new(recovery: u32, started: u32, moment: u64, by: ErrorClass) -> RecoveryReport {
+        RecoveryReport {
             recovery,
             started,
             noticed: (moment, by),
@@ -47,7 +47,7 @@ impl Report {
             remark: None,
             disk: None,
             stages: Vec::new(),
-            mark: Instant::now(),
+            stage_start: Instant::now(),
         }
     }
 
@@ -63,32 +63,32 @@ impl Report {
     }
 
     pub fn stage(&mut self, rt: &Runtime, stage: RecoveryStage) {
-        let ns = events::nanoseconds(self.mark);
+        let ns = events::nanoseconds(self.stage_start);
         match self.stages.iter_mut().find(|(known, _)| *known == stage) {
             Some((_, total)) => *total += ns,
             None => self.stages.push((stage, ns)),
         }
-        self.mark = Instant::now();
+        self.stage_start = Instant::now();
         fault::stage_ended(stage, copies::committed_epoch(rt));
     }
 
     /// Records a successful attempt: dead processes and replacements.
     ///
-    /// `players` are the processes of the workers before the attempt.
-    pub fn settle(
+    /// `processes` are the processes of the workers before the attempt.
+    pub fn record_success(
         &mut self,
         rt: &Runtime,
         dead: &[ProcessNumber],
         plan: &Plan,
         players: &[ProcessNumber],
     ) {
-        self.note_deaths(rt, dead, players);
+        self.record_deaths(rt, dead, players);
         let causes = plan
             .takeovers
             .iter()
             .map(|it| deaths::cause_of(rt, it.worker));
         self.causes.extend(causes);
-        self.remark = deaths::settle(rt, plan.epoch).or(self.remark.take());
+        self.remark = deaths::record_success(rt, plan.epoch).or(self.remark.take());
         self.takeovers
             .extend(plan.takeovers.iter().map(|it| (it.worker, it.process)));
         if let Some(
@@ -106,8 +106,13 @@ impl Report {
 
     /// Records that these processes have died.
     ///
-    /// `players` are the processes of the workers before the attempt.
-    pub fn note_deaths(&mut self, rt: &Runtime, dead: &[ProcessNumber], players: &[ProcessNumber]) {
+    /// `processes` are the processes of the workers before the attempt.
+    pub fn record_deaths(
+        &mut self,
+        rt: &Runtime,
+        dead: &[ProcessNumber],
+        players: &[ProcessNumber],
+    ) {
         self.failed.extend(dead);
         let parts = (0..)
             .map(Worker)
@@ -212,14 +217,14 @@ mod tests {
     }
 
     #[test]
-    fn the_summary_names_who_died_and_nobody_else() {
+    fn the_summary_names_dead_workers_only() {
         let rt = &Runtime::new();
-        let mut report = Report::new(1, 6, 0, ErrorClass::Abandoned);
+        let mut report = RecoveryReport::new(1, 6, 0, ErrorClass::Abandoned);
         assert_eq!(
             report.summary(),
             "communication failed, but no rank has died"
         );
-        report.settle(
+        report.record_success(
             rt,
             &[ProcessNumber(1)],
             &plan(&[(1, 4)]),
@@ -230,7 +235,7 @@ mod tests {
             "worker 1 died, spare rank 4 has taken its part"
         );
         // Rank 4 has taken over worker 1, and also dies.
-        report.settle(
+        report.record_success(
             rt,
             &[ProcessNumber(4)],
             &plan(&[(1, 7)]),

@@ -1,6 +1,6 @@
 //! Requests of the program after a rollback.
 
-use super::failure_class::failure;
+use super::failure_class::failure_class;
 use super::partitioned;
 use crate::Runtime;
 use crate::abi;
@@ -20,7 +20,7 @@ use understudy_mpi as mpi;
 /// # Errors
 /// The failure of a process. Other errors are ignored: these calls have succeeded before.
 pub fn repost(rt: &Runtime) -> mpi::Result<()> {
-    let check = |rc: c_int| mpi::check(failure(rc).unwrap_or(SUCCESS));
+    let check = |rc: c_int| mpi::check(failure_class(rc).unwrap_or(SUCCESS));
     let indices = requests::table(rt).by_age();
     for index in indices {
         let Some((kind, state)) =
@@ -59,7 +59,7 @@ pub fn repost(rt: &Runtime) -> mpi::Result<()> {
 ///
 /// # Errors
 /// The error of a real procedure.
-pub fn make_recorded(rt: &Runtime) -> mpi::Result<()> {
+pub fn recreate_recorded(rt: &Runtime) -> mpi::Result<()> {
     let mut wanted: Vec<(u64, u32)> = {
         let table = requests::table(rt);
         let requests = table.iter();

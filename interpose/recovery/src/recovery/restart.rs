@@ -1,10 +1,10 @@
 //! Restart of the whole job: every worker is restored to an epoch on disk.
 
 use super::check::check_own;
-use super::devices::{devices_go_on, leave_devices, lose_devices};
-use super::load::{self, Origin};
-use super::repost::{make_recorded, repost};
-use super::{fetch, found};
+use super::devices::{fail_for_lost_device, release_devices, resume_devices};
+use super::load::{self, LoadOrigin};
+use super::repost::{recreate_recorded, repost};
+use super::{fetch, reported_replicas};
 use crate::Runtime;
 use crate::abort::{abort_unless, abort_with_error, await_restart_after_init};
 use crate::arch::Rewound;
@@ -24,8 +24,8 @@ use understudy_relay::RankStage;
 /// until then.
 pub fn from_disk(rt: &Runtime) -> Rewound {
     let began = Instant::now();
-    if let Err(why) = leave_devices(rt) {
-        lose_devices(rt, &std::io::Error::other(why));
+    if let Err(why) = release_devices(rt) {
+        fail_for_lost_device(rt, &std::io::Error::other(why));
     }
     fetch::fetch_from_disk(rt, world::worker(rt));
     let epoch = copies::committed_epoch(rt);
@@ -34,18 +34,19 @@ pub fn from_disk(rt: &Runtime) -> Rewound {
         .barrier()
         .unwrap_or_else(|error| await_restart_after_init(rt, error));
     window::shared::own_parts_of(world::worker(rt));
-    let loaded = load::load(rt, Origin::Restart, None).unwrap_or_else(|load::Damaged(what)| {
-        abort_with_error(
-            rt,
-            message::EPOCH_DAMAGED_IN_MEMORY,
-            &std::io::Error::other(what),
-        )
-    });
-    load::take_locks(rt);
-    make_copies(rt).unwrap_or_else(|error| await_restart_after_init(rt, error));
+    let loaded =
+        load::load(rt, LoadOrigin::Restart, None).unwrap_or_else(|load::ReplicaDamage(what)| {
+            abort_with_error(
+                rt,
+                message::EPOCH_DAMAGED_IN_MEMORY,
+                &std::io::Error::other(what),
+            )
+        });
+    load::lock_files(rt);
+    rebuild_replicas(rt).unwrap_or_else(|error| await_restart_after_init(rt, error));
     disk::resume_from(rt, world::worker(rt), epoch);
     events::set_epoch(epoch);
-    found::settle(rt);
+    reported_replicas::record_success(rt);
     // All replicas exist, and some workers may have resumed, so failures are recovered from now on.
     user::set_stage(RankStage::Running);
     if world::is_first_worker(rt) {
@@ -55,7 +56,7 @@ pub fn from_disk(rt: &Runtime) -> Rewound {
             user::output_position(rt),
         ));
     }
-    let made = make_recorded(rt).and_then(|()| repost(rt));
+    let made = recreate_recorded(rt).and_then(|()| repost(rt));
     if let Err(rewound) = check_own(rt, made, "the program's requests cannot be made again") {
         return rewound;
     }
@@ -65,7 +66,7 @@ pub fn from_disk(rt: &Runtime) -> Rewound {
         .set(load::is_init(&loaded.frame));
     arch::rewind(&loaded.frame);
     user::threads_go_back(rt, &loaded.frame);
-    devices_go_on(rt);
+    resume_devices(rt);
     loaded.signals.resend(reinit::passed_signals());
     system_calls::restore_exceptions(loaded.exceptions);
     events::emit(Kind::Resume {
@@ -78,7 +79,7 @@ pub fn from_disk(rt: &Runtime) -> Rewound {
 }
 
 /// Rebuilds communicators and replicas; returns when all workers have done so.
-fn make_copies(rt: &Runtime) -> mpi::Result<()> {
+fn rebuild_replicas(rt: &Runtime) -> mpi::Result<()> {
     // The program has made no objects since it entered MPI_Init.
     load::check_nodes(rt, &world::get(rt).process_of);
     comm::discard_reals(rt);
@@ -86,6 +87,6 @@ fn make_copies(rt: &Runtime) -> mpi::Result<()> {
     tool::rebuild(rt);
     window::rebuild(rt, &world::get(rt).process_of)?;
     rendezvous::republish_board(rt, world::worker(rt))?;
-    fetch::make_all(rt, world::worker(rt))?;
+    fetch::rebuild_all(rt, world::worker(rt))?;
     world::private(rt).barrier()
 }

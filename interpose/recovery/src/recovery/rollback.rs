@@ -1,10 +1,10 @@
 //! Recovery of this process, from the error of a call to the resumed program.
 
-use super::attempt::{self, Outcome};
-use super::devices::{devices_go_on, leave_devices};
+use super::attempt::{self, AttemptResult};
+use super::devices::{release_devices, resume_devices};
 use super::failure_class::error_class;
-use super::report::Report;
-use super::{alone, load, replenish};
+use super::report::RecoveryReport;
+use super::{load, replenish, silent_nodes};
 use crate::Runtime;
 use crate::arch::{self, Rewound};
 use crate::objects::dynamic;
@@ -35,13 +35,15 @@ pub(super) fn recover(rt: &Runtime, class: c_int) {
     world::update(rt, |world| world.recoveries += 1);
     let recovery = world::get(rt).recoveries;
     log::debug!("recovery {recovery} begins, error class {class}");
-    report_lost_copies();
+    report_damaged_replicas();
     let started = world::get(rt).worker_count + process_info::config().spares;
-    let mut report = Report::new(recovery, started, moment, error_class(class));
+    let mut report = RecoveryReport::new(recovery, started, moment, error_class(class));
     let outcome = loop {
         match attempt::run(rt, &mut report) {
             Ok(outcome) => break outcome,
-            Err(attempt::Again) => log::debug!("another failure: recovery {recovery} starts over"),
+            Err(attempt::FurtherFailure) => {
+                log::debug!("another failure: recovery {recovery} starts over")
+            }
         }
     };
     report.emit(rt);
@@ -61,7 +63,7 @@ pub(super) fn recover(rt: &Runtime, class: c_int) {
 }
 
 /// Reports that this process's replicas are damaged, if they are.
-fn report_lost_copies() {
+fn report_damaged_replicas() {
     static ONCE: Once = Once::new();
     if let Some(limit) = headroom::cause() {
         ONCE.call_once(|| {
@@ -71,8 +73,8 @@ fn report_lost_copies() {
 }
 
 /// Takes part in the recovery for which this joining process was started.
-pub fn take_part_at_once(rt: &Runtime) -> Rewound {
-    if let Err(why) = leave_devices(rt) {
+pub fn recover_as_replacement(rt: &Runtime) -> Rewound {
+    if let Err(why) = release_devices(rt) {
         system_calls::print_message(message::replacement_refused(why));
         system_calls::kill_self();
     }
@@ -81,7 +83,7 @@ pub fn take_part_at_once(rt: &Runtime) -> Rewound {
 }
 
 /// Resumes the program from the frame of the cut.
-fn resume(rt: &Runtime, outcome: &Outcome, report: &Report) {
+fn resume(rt: &Runtime, outcome: &AttemptResult, report: &RecoveryReport) {
     reinit::report_running();
     let epoch = copies::committed_epoch(rt);
     rt.recovery
@@ -89,7 +91,7 @@ fn resume(rt: &Runtime, outcome: &Outcome, report: &Report) {
         .set(load::is_init(&outcome.frame));
     arch::rewind(&outcome.frame);
     user::threads_go_back(rt, &outcome.frame);
-    devices_go_on(rt);
+    resume_devices(rt);
     outcome.signals.resend(reinit::passed_signals());
     let total = report.since_failure(rt);
     events::emit(Kind::Resume {
@@ -97,10 +99,10 @@ fn resume(rt: &Runtime, outcome: &Outcome, report: &Report) {
         epoch,
         total_ns: total.as_nanos() as u64,
     });
-    if outcome.is_speaker {
+    if outcome.reports_to_user {
         let time = system_calls::with_exceptions_masked(|| total.as_secs_f64() * 1e3);
         system_calls::print_message(message::recovered(report.summary(), epoch, time));
-        alone::tell(rt);
+        silent_nodes::report(rt);
         if let Some(line) = &report.remark {
             system_calls::print_message(line);
         }

@@ -66,7 +66,7 @@ pub fn set() {
             .ok()
             .or_else(|| of_files.get(name).cloned());
         if let Some(users) = &users {
-            expect_unclosable(name, users);
+            open_unclosable(name, users);
         }
         let value = users.map_or_else(|| preference.to_owned(), |users| merge(&users, preference));
         set_variable(&variable, &value);
@@ -121,7 +121,7 @@ fn merge(users: &str, preference: &str) -> String {
 }
 
 /// Opens libraries that cannot be closed in advance, if the user selects their component.
-fn expect_unclosable(name: &str, users: &str) {
+fn open_unclosable(name: &str, users: &str) {
     if users.starts_with(EXCLUSION) {
         return;
     }

@@ -10,7 +10,8 @@
 )]
 
 use super::direct_accumulate::{
-    Operation, Target, Way, add_again, by_itself, operand, start_or_ended, under_lock,
+    AccumulateOperation, AccumulateTarget, TargetChange, add_to_recent, apply_directly, operand,
+    start_or_ended, under_lock,
 };
 use super::one_sided::finish;
 use crate::calls::runtime;
@@ -33,13 +34,13 @@ pub unsafe extern "C" fn MPI_Accumulate(
 ) -> c_int {
     let rt = runtime();
     let origin = operand(origin_addr, origin_count, origin_datatype);
-    let target = Target::new(target_rank, target_disp, target_count, target_datatype);
+    let target = AccumulateTarget::new(target_rank, target_disp, target_count, target_datatype);
     // SAFETY: the program passes a valid buffer.
     if unsafe {
-        add_again(
+        add_to_recent(
             rt,
             win,
-            Operation::new(origin, None, target, Way::Combine(op)),
+            AccumulateOperation::new(origin, None, target, TargetChange::Combine(op)),
         )
     } {
         return SUCCESS;
@@ -78,11 +79,11 @@ unsafe extern "C" fn accumulate_any(
 ) -> c_int {
     let rt = runtime();
     let origin = operand(origin_addr, origin_count, origin_datatype);
-    let target = Target::new(target_rank, target_disp, target_count, target_datatype);
+    let target = AccumulateTarget::new(target_rank, target_disp, target_count, target_datatype);
     let done = under_lock(
         rt,
         win,
-        Operation::new(origin, None, target, Way::Combine(op)),
+        AccumulateOperation::new(origin, None, target, TargetChange::Combine(op)),
     );
     finish(rt, Proc::MPI_Accumulate, win, done, |real| {
         let [here, there] = [origin_datatype, target_datatype].map(|it| real_datatype(rt, it));
@@ -121,11 +122,11 @@ pub unsafe extern "C" fn MPI_Get_accumulate(
     let rt = runtime();
     let origin = operand(origin_addr, origin_count, origin_datatype);
     let result = operand(result_addr, result_count, result_datatype);
-    let target = Target::new(target_rank, target_disp, target_count, target_datatype);
-    let done = by_itself(
+    let target = AccumulateTarget::new(target_rank, target_disp, target_count, target_datatype);
+    let done = apply_directly(
         rt,
         win,
-        Operation::new(origin, Some(result), target, Way::Combine(op)),
+        AccumulateOperation::new(origin, Some(result), target, TargetChange::Combine(op)),
     );
     finish(rt, Proc::MPI_Get_accumulate, win, done, |real| {
         let [from, result, to] =
@@ -165,11 +166,11 @@ pub unsafe extern "C" fn MPI_Fetch_and_op(
         operand(origin_addr, 1, datatype),
         operand(result_addr, 1, datatype),
     );
-    let target = Target::new(target_rank, target_disp, 1, datatype);
-    let done = by_itself(
+    let target = AccumulateTarget::new(target_rank, target_disp, 1, datatype);
+    let done = apply_directly(
         rt,
         win,
-        Operation::new(origin, Some(result), target, Way::Combine(op)),
+        AccumulateOperation::new(origin, Some(result), target, TargetChange::Combine(op)),
     );
     finish(rt, Proc::MPI_Fetch_and_op, win, done, |real| {
         let datatype = real_datatype(rt, datatype);
@@ -203,11 +204,16 @@ pub unsafe extern "C" fn MPI_Compare_and_swap(
         operand(origin_addr, 1, datatype),
         operand(result_addr, 1, datatype),
     );
-    let target = Target::new(target_rank, target_disp, 1, datatype);
-    let done = by_itself(
+    let target = AccumulateTarget::new(target_rank, target_disp, 1, datatype);
+    let done = apply_directly(
         rt,
         win,
-        Operation::new(origin, Some(result), target, Way::Swap(compare_addr)),
+        AccumulateOperation::new(
+            origin,
+            Some(result),
+            target,
+            TargetChange::Swap(compare_addr),
+        ),
     );
     finish(rt, Proc::MPI_Compare_and_swap, win, done, |real| {
         let datatype = real_datatype(rt, datatype);
@@ -240,11 +246,11 @@ pub unsafe extern "C" fn MPI_Raccumulate(
 ) -> c_int {
     let rt = runtime();
     let origin = operand(origin_addr, origin_count, origin_datatype);
-    let target = Target::new(target_rank, target_disp, target_count, target_datatype);
-    let done = by_itself(
+    let target = AccumulateTarget::new(target_rank, target_disp, target_count, target_datatype);
+    let done = apply_directly(
         rt,
         win,
-        Operation::new(origin, None, target, Way::Combine(op)),
+        AccumulateOperation::new(origin, None, target, TargetChange::Combine(op)),
     );
     let library = |real: RealWin, new: &mut RealRequest| {
         let [from, to] = [origin_datatype, target_datatype].map(|it| real_datatype(rt, it));
@@ -287,11 +293,11 @@ pub unsafe extern "C" fn MPI_Rget_accumulate(
     let rt = runtime();
     let origin = operand(origin_addr, origin_count, origin_datatype);
     let result = operand(result_addr, result_count, result_datatype);
-    let target = Target::new(target_rank, target_disp, target_count, target_datatype);
-    let done = by_itself(
+    let target = AccumulateTarget::new(target_rank, target_disp, target_count, target_datatype);
+    let done = apply_directly(
         rt,
         win,
-        Operation::new(origin, Some(result), target, Way::Combine(op)),
+        AccumulateOperation::new(origin, Some(result), target, TargetChange::Combine(op)),
     );
     let library = |real: RealWin, new: &mut RealRequest| {
         let [from, result, to] =

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::Runtime;
+use crate::error_handling::{finish, finish_win, handle_error};
 use crate::errors::{ERR_ARG, ERR_COMM, ERR_TYPE, ERR_WIN, SUCCESS};
 use crate::generated::callbacks::{CommCopyFn, CommDeleteFn};
 use crate::generated::{Proc, real};
@@ -9,7 +10,6 @@ use crate::handles::{VirtComm, VirtDatatype, VirtWin};
 use crate::objects::attribute::value::Language;
 use crate::objects::attribute::{AttributedObject, DUPLICATE, ERR_KEYVAL, INVALID_KEY, KeyvalKind};
 use crate::objects::{objects, objects_mut, window};
-use crate::raise::{finish, finish_win, raise};
 use crate::{abi, process_info};
 use std::ffi::{c_int, c_void};
 use understudy_abi::fortran;
@@ -18,12 +18,12 @@ use understudy_mpi::real_types::RealComm;
 
 // Keys of the predefined attributes (MPI 4.1, 9.1.2) with Open MPI's numbers: MPI_TAG_UB, MPI_HOST,
 // MPI_IO, MPI_WTIME_IS_GLOBAL, MPI_APPNUM, MPI_LASTUSEDCODE, and MPI_UNIVERSE_SIZE.
-const LASTUSEDCODE: c_int = 5;
+const LAST_USED_CODE_KEY: c_int = 5;
 /// Number of predefined keys of communicators.
 ///
 /// The following keys belong to windows. `MPI_FT` is not supported, as failures are hidden from the
 /// program.
-const PREDEFINED: c_int = 7;
+const PREDEFINED_KEYS: c_int = 7;
 
 /// Returns the address of the value of a predefined attribute.
 ///
@@ -31,7 +31,7 @@ const PREDEFINED: c_int = 7;
 /// processes, unlike the address that the real library returns.
 fn predefined(rt: &Runtime, key: c_int) -> Result<Option<u64>, c_int> {
     let value = match key {
-        LASTUSEDCODE => {
+        LAST_USED_CODE_KEY => {
             abi::integer_for_program(Domain::ErrorCode, objects(rt).error_codes.last_used())
         }
         _ => match real_value(key)? {
@@ -87,7 +87,7 @@ fn missing(object: AttributedObject) -> c_int {
 }
 
 /// Splits a key into the real key and the language of the call.
-fn spoken(key: c_int) -> (c_int, Language) {
+fn key_and_language(key: c_int) -> (c_int, Language) {
     match key >= fortran::KEY {
         true => (key - fortran::KEY, Language::Fortran),
         false => (key, Language::C),
@@ -138,7 +138,7 @@ pub(super) fn set(
     if object.defer_for_callbacks(rt) {
         return 0;
     }
-    let (key, language) = spoken(key);
+    let (key, language) = key_and_language(key);
     let rc = if object.exists(rt) {
         object.set(rt, key, value as u64, language)
     } else {
@@ -180,13 +180,13 @@ pub(super) unsafe fn get(
     if !object.exists(rt) {
         return finish_on(rt, procedure, missing(object), object);
     }
-    let (key, language) = spoken(key);
+    let (key, language) = key_and_language(key);
     let of_window = match object {
         AttributedObject::Win(win) => window::predefined(rt, win, key),
         _ => None,
     };
     let found = match object {
-        AttributedObject::Comm(_) if (0..PREDEFINED).contains(&key) => predefined(rt, key),
+        AttributedObject::Comm(_) if (0..PREDEFINED_KEYS).contains(&key) => predefined(rt, key),
         _ if of_window.is_some() => Ok(of_window),
         _ => object
             .get(rt, key)
@@ -211,7 +211,7 @@ pub(super) unsafe fn get(
 ///
 /// The functions that the library defines (MPI 4.1, 7.7.2) are represented by numbers, as in other
 /// ABIs, since they are not callbacks.
-fn known(function: u64) -> u64 {
+fn recorded_function(function: u64) -> u64 {
     let is_one = |what: &str| {
         let names = ["", "COMM_", "TYPE_", "WIN_"].map(|kind| format!("OMPI_C_MPI_{kind}{what}"));
         function != 0
@@ -246,15 +246,15 @@ pub(super) unsafe fn create_keyval<H: Caching>(
     let (Some(copy), Some(delete), false) =
         (copy.or(nothing), delete.or(nothing), keyval.is_null())
     else {
-        return raise(rt, procedure, ERR_ARG, None);
+        return handle_error(rt, procedure, ERR_ARG, None);
     };
     let language = match copy & fortran::FUNCTION {
         0 => Language::C,
         _ => Language::Fortran,
     };
     let functions = (
-        known((copy & !fortran::FUNCTION) as u64),
-        known(delete as u64),
+        recorded_function((copy & !fortran::FUNCTION) as u64),
+        recorded_function(delete as u64),
     );
     let mut objects = objects_mut(rt);
     let key = objects
@@ -276,7 +276,7 @@ pub(super) unsafe fn free_keyval<H: Caching>(
 ) -> c_int {
     // SAFETY: the caller guarantees it.
     if keyval.is_null() || !objects_mut(rt).keyvals.free(H::KIND, unsafe { *keyval }) {
-        return raise(rt, procedure, ERR_KEYVAL, None);
+        return handle_error(rt, procedure, ERR_KEYVAL, None);
     }
     // SAFETY: the caller guarantees it.
     unsafe { *keyval = INVALID_KEY };

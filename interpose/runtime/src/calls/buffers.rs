@@ -7,13 +7,13 @@ use super::arguments::outcome;
 use crate::Runtime;
 use crate::abi::{is_foreign as is_mpich, standard_version};
 use crate::arch::Rewound;
+use crate::error_handling::{finish, handle_error_on};
 use crate::errors::{ERR_ARG, ERR_BUFFER, ERR_COMM, ERR_OTHER, SUCCESS};
 use crate::generated::Proc;
 use crate::handles::{VirtComm, VirtRequest, VirtSession};
 use crate::objects::comm;
 use crate::objects::errhandler::ErrorObject;
 use crate::objects::session::{self, ERR_SESSION};
-use crate::raise::{finish, raise_on};
 use crate::requests::{AttachedBuffer, BufferOwner, RequestKind, RequestState};
 use crate::{checkpoint, completion, cut, requests};
 use std::ffi::{c_int, c_void};
@@ -23,7 +23,7 @@ use understudy_mpi::real_types::RealRequest;
 /// `MPI_BUFFER_AUTOMATIC` of MPICH and of the standard ABI, at addresses that no buffer has.
 ///
 /// MPI provides a buffer of any size then.
-const AUTOMATIC: [u64; 2] = [-2i64 as u64, 2];
+const AUTOMATIC_BUFFERS: [u64; 2] = [-2i64 as u64, 2];
 
 /// Returns the owner as a handle of the program.
 fn handles(owner: BufferOwner) -> (Option<VirtComm>, Option<VirtSession>) {
@@ -44,11 +44,16 @@ fn attached(rt: &Runtime, owner: BufferOwner) -> Result<Option<AttachedBuffer>, 
 }
 
 /// Passes an error to the owner's error handler, or to that of the world.
-fn end(rt: &Runtime, procedure: Proc, owner: BufferOwner, outcome: Result<(), c_int>) -> c_int {
+fn finish_on_owner(
+    rt: &Runtime,
+    procedure: Proc,
+    owner: BufferOwner,
+    outcome: Result<(), c_int>,
+) -> c_int {
     match (outcome, handles(owner)) {
         (Ok(()), _) => SUCCESS,
         (Err(rc), (_, Some(session))) if rc != ERR_SESSION => {
-            raise_on(rt, procedure, rc, ErrorObject::Session(session))
+            handle_error_on(rt, procedure, rc, ErrorObject::Session(session))
         }
         (Err(rc), (comm, _)) => finish(rt, procedure, rc, comm),
     }
@@ -65,7 +70,7 @@ pub(super) fn attach(
     let (owner, size) = (owner.into(), size.into());
     let address = buffer as u64;
     let outcome = attached(rt, owner).and_then(|before| {
-        let is_automatic = AUTOMATIC.contains(&address);
+        let is_automatic = AUTOMATIC_BUFFERS.contains(&address);
         // MPICH requires room for the overhead of each message.
         let least = foreign_abi().map_or(0, |_| limit("MPI_BSEND_OVERHEAD") as i64);
         match before {
@@ -83,11 +88,11 @@ pub(super) fn attach(
         });
         Ok(())
     });
-    end(rt, procedure, owner, outcome)
+    finish_on_owner(rt, procedure, owner, outcome)
 }
 
 /// Waits until no part of a buffer is in use.
-fn wait(rt: &Runtime, owner: BufferOwner) -> Result<(), Rewound> {
+fn wait_until_unused(rt: &Runtime, owner: BufferOwner) -> Result<(), Rewound> {
     cut::here(rt)?;
     while requests::used_bytes(rt, owner) > 0 {
         completion::reap_orphans(rt)?;
@@ -109,7 +114,7 @@ pub(super) unsafe fn detach<Size: TryFrom<i64>>(
     size: *mut Size,
 ) -> c_int {
     let owner = owner.into();
-    outcome!(wait(rt, owner));
+    outcome!(wait_until_unused(rt, owner));
     let nothing = AttachedBuffer {
         owner,
         address: 0,
@@ -120,7 +125,7 @@ pub(super) unsafe fn detach<Size: TryFrom<i64>>(
         buffer => buffer.ok_or(ERR_BUFFER),
     });
     let outcome = found.and_then(|attached| {
-        let is_automatic = AUTOMATIC.contains(&attached.address);
+        let is_automatic = AUTOMATIC_BUFFERS.contains(&attached.address);
         let bytes = Size::try_from(if is_automatic { 0 } else { attached.size });
         let bytes = bytes.map_err(|_| ERR_BUFFER)?;
         requests::detach(rt, owner);
@@ -131,14 +136,14 @@ pub(super) unsafe fn detach<Size: TryFrom<i64>>(
         }
         Ok(())
     });
-    end(rt, procedure, owner, outcome)
+    finish_on_owner(rt, procedure, owner, outcome)
 }
 
 /// Implements `MPI_Buffer_flush` and its variants; returns at once without a buffer.
 pub(super) fn flush(rt: &Runtime, procedure: Proc, owner: impl Into<BufferOwner>) -> c_int {
     let owner = owner.into();
-    outcome!(wait(rt, owner));
-    end(rt, procedure, owner, attached(rt, owner).map(drop))
+    outcome!(wait_until_unused(rt, owner));
+    finish_on_owner(rt, procedure, owner, attached(rt, owner).map(drop))
 }
 
 /// Implements `MPI_Buffer_iflush` and its variants.
@@ -167,5 +172,5 @@ pub(super) unsafe fn begin_flush(
         // SAFETY: the caller guarantees it.
         unsafe { request.write(flush) };
     });
-    end(rt, procedure, owner, outcome)
+    finish_on_owner(rt, procedure, owner, outcome)
 }

@@ -11,11 +11,11 @@
 use crate::Runtime;
 use crate::attempt;
 use crate::calls::runtime;
+use crate::error_handling::finish;
 use crate::errors::SUCCESS;
 use crate::generated::{Proc, real};
 use crate::handles::{IN_PLACE, VirtComm, VirtDatatype, VirtRequest, real_comm, real_datatype};
 use crate::objects::comm::degrees;
-use crate::raise::finish;
 use crate::{cut, requests};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::{RealDatatype, RealRequest};

@@ -14,10 +14,10 @@ use crate::Runtime;
 use crate::abi::is_foreign;
 use crate::attempt;
 use crate::calls::runtime;
+use crate::error_handling::finish;
 use crate::errors::SUCCESS;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtDatatype, VirtRequest, real_comm, real_datatype};
-use crate::raise::finish;
 use crate::requests::{self, Envelope, RequestKind};
 use crate::{completion, cut, posting, world};
 use std::any::Any;
@@ -30,7 +30,7 @@ use understudy_mpi::{self as mpi, check};
 ///
 /// # Safety
 /// The arguments are the program's, or the memory in `kept`.
-unsafe fn start(
+unsafe fn start_both_halves(
     rt: &Runtime,
     procedure: Proc,
     (sendbuf, sendcount, real_type): (*const c_void, c_int, RealDatatype),
@@ -93,7 +93,7 @@ pub unsafe extern "C" fn MPI_Isendrecv(
     let sent = (sendbuf, sendcount, real_datatype(rt, sendtype));
     // SAFETY: the program's arguments are passed on.
     unsafe {
-        start(
+        start_both_halves(
             rt,
             Proc::MPI_Isendrecv,
             sent,
@@ -151,7 +151,7 @@ unsafe fn isendrecv_replace(
             Err(rc) => return finish(rt, procedure, rc, Some(received.comm())),
         };
         let sent = (packed.as_ptr().cast(), bytes.count(), bytes.datatype());
-        start(
+        start_both_halves(
             rt,
             procedure,
             sent,

@@ -2,16 +2,16 @@
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use super::arguments::outcome;
-use super::sides;
+use super::assembly_sides;
 use crate::Runtime;
 use crate::attempt;
 use crate::calls::runtime;
+use crate::error_handling::{finish, handle_error};
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtGroup, real_comm, real_group};
 use crate::objects::attribute;
 use crate::objects::comm::create::{self, NewComm};
 use crate::objects::comm::{self, freed};
-use crate::raise::{finish, raise};
 use crate::{cut, drained, errors, requests};
 use std::ffi::c_int;
 use understudy_mpi::call;
@@ -68,7 +68,7 @@ macro_rules! construct_by_all {
 macro_rules! construct_by_some {
     ($rt:expr, $procedure:expr, $parent:expr, $newcomm:expr, $constructor:expr) => {{
         if let Err(rc) = $crate::calls::comm::may_construct($rt, $parent, $newcomm) {
-            return $crate::raise::raise($rt, $procedure, rc, Some($parent));
+            return $crate::error_handling::handle_error($rt, $procedure, rc, Some($parent));
         }
         let mut made = None;
         let rc = $crate::attempt!(
@@ -133,13 +133,13 @@ pub(super) unsafe fn constructed(
 ) -> c_int {
     let new = made
         .filter(|_| rc == errors::SUCCESS)
-        .map(|made| enter(rt, made, parent));
+        .map(|made| register(rt, made, parent));
     // SAFETY: the caller guarantees it.
     unsafe { *newcomm = new.unwrap_or_else(|| comm::null_handle(rt)) };
     finish(rt, procedure, rc, Some(parent))
 }
 
-fn enter(rt: &Runtime, made: NewComm, parent: VirtComm) -> VirtComm {
+fn register(rt: &Runtime, made: NewComm, parent: VirtComm) -> VirtComm {
     let new = create::register(rt, made, parent);
     // Messages of a former communicator with this handle.
     drained::drop_on(rt, new);
@@ -153,7 +153,7 @@ pub unsafe extern "C" fn MPI_Comm_create_group(
     newcomm: *mut VirtComm,
 ) -> c_int {
     let rt = runtime();
-    outcome!(cut::assemble(rt, || sides::of_group(
+    outcome!(cut::assemble(rt, || assembly_sides::of_group(
         rt,
         Some(comm),
         group,
@@ -181,7 +181,7 @@ pub unsafe extern "C" fn MPI_Intercomm_create(
 ) -> c_int {
     let rt = runtime();
     let (local, bridge) = ((local_comm, local_leader), (bridge_comm, remote_leader));
-    outcome!(cut::assemble(rt, || sides::of_intercomm(
+    outcome!(cut::assemble(rt, || assembly_sides::of_intercomm(
         rt, local, bridge, tag
     )));
     construct_by_some!(
@@ -236,7 +236,7 @@ pub unsafe extern "C" fn MPI_Comm_free(comm: *mut VirtComm) -> c_int {
     // SAFETY: the program's address of a handle.
     let (handle, index) = match unsafe { to_free(rt, comm) } {
         Ok(found) => found,
-        Err(rc) => return raise(rt, procedure, rc, None),
+        Err(rc) => return handle_error(rt, procedure, rc, None),
     };
     let mut rc = attribute::delete_comm(rt, handle);
     // A communicator with spawned processes is freed in any case: the library's finalisation may
@@ -246,7 +246,7 @@ pub unsafe extern "C" fn MPI_Comm_free(comm: *mut VirtComm) -> c_int {
         rc = freed::free(rt, index, has_requests);
     }
     if rc != errors::SUCCESS {
-        return raise(rt, procedure, rc, Some(handle));
+        return handle_error(rt, procedure, rc, Some(handle));
     }
     if !has_requests {
         drained::drop_on(rt, handle);
@@ -264,7 +264,7 @@ pub unsafe extern "C" fn MPI_Comm_disconnect(comm: *mut VirtComm) -> c_int {
     // SAFETY: the program's address of a handle.
     let (handle, index) = match unsafe { to_free(rt, comm) } {
         Ok(found) => found,
-        Err(rc) => return raise(rt, procedure, rc, None),
+        Err(rc) => return handle_error(rt, procedure, rc, None),
     };
     let mut rc = errors::SUCCESS;
     // Processes without the runtime do not take part in a second barrier.
@@ -288,7 +288,7 @@ pub unsafe extern "C" fn MPI_Comm_disconnect(comm: *mut VirtComm) -> c_int {
         rc = attempt!(rt, rc);
     }
     if rc != errors::SUCCESS {
-        return raise(rt, procedure, rc, Some(handle));
+        return handle_error(rt, procedure, rc, Some(handle));
     }
     freed::remove_disconnected(rt, index);
     drained::drop_on(rt, handle);
@@ -302,7 +302,7 @@ pub unsafe extern "C" fn MPI_Comm_disconnect(comm: *mut VirtComm) -> c_int {
 pub unsafe extern "C" fn MPI_Comm_get_parent(parent: *mut VirtComm) -> c_int {
     let rt = runtime();
     if parent.is_null() {
-        return raise(rt, Proc::MPI_Comm_get_parent, errors::ERR_ARG, None);
+        return handle_error(rt, Proc::MPI_Comm_get_parent, errors::ERR_ARG, None);
     }
     // SAFETY: the program's address for the handle.
     unsafe { *parent = comm::null_handle(rt) };

@@ -4,12 +4,12 @@
 use super::comm::{construct_by_all, may_construct};
 use super::runtime;
 use crate::Runtime;
+use crate::error_handling::handle_error;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtInfo, VirtRequest, real_comm, real_info};
 use crate::objects::attribute;
 use crate::objects::comm::create::PendingDuplicate;
 use crate::objects::comm::{self, freed};
-use crate::raise::raise;
 use crate::{attempt, drained, errors, requests};
 use std::ffi::c_int;
 use understudy_mpi::comm::byte;
@@ -35,7 +35,7 @@ unsafe fn duplicated(
         }
         // SAFETY: the program's address for the handle, just written.
         unsafe { *newcomm = comm::null_handle(rt) };
-        return raise(rt, procedure, rc, Some(old));
+        return handle_error(rt, procedure, rc, Some(old));
     }
     rc
 }
@@ -84,7 +84,7 @@ unsafe fn begin_duplicate(
     at_once: impl FnOnce(&mut RealComm) -> c_int,
 ) -> c_int {
     if let Err(rc) = may_construct(rt, comm, newcomm) {
-        return raise(rt, procedure, rc, Some(comm));
+        return handle_error(rt, procedure, rc, Some(comm));
     }
     let Some(mut begun) = PendingDuplicate::new(rt, comm) else {
         // SAFETY: the caller guarantees it.
@@ -95,13 +95,13 @@ unsafe fn begin_duplicate(
     let rc = attribute::copy_comm(rt, comm, new);
     if rc != errors::SUCCESS {
         freed::remove(rt, &[begun.index]);
-        return raise(rt, procedure, rc, Some(comm));
+        return handle_error(rt, procedure, rc, Some(comm));
     }
     let mut made = RealRequest(std::ptr::null_mut());
     let rc = attempt!(rt, start(&mut begun.real, &mut made));
     if rc != errors::SUCCESS {
         freed::remove(rt, &[begun.index]);
-        return raise(rt, procedure, rc, Some(comm));
+        return handle_error(rt, procedure, rc, Some(comm));
     }
     let mut told = None;
     if comm::remote_members(rt, comm).is_none() && !comm::has_spawned(rt, comm) {
@@ -115,7 +115,7 @@ unsafe fn begin_duplicate(
             freed::remove(rt, &[begun.index]);
             // The library writes to this memory when the duplicate is complete.
             Box::leak(begun);
-            return raise(rt, procedure, rc, Some(comm));
+            return handle_error(rt, procedure, rc, Some(comm));
         }
     }
     // SAFETY: the caller guarantees it.

@@ -3,12 +3,12 @@
 
 use super::runtime;
 use crate::attempt;
+use crate::error_handling::{finish, handle_error};
 use crate::errors;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtInfo, real_comm, real_info};
 use crate::objects::comm::{self, hints};
 use crate::objects::info;
-use crate::raise::{finish, raise};
 use std::ffi::{c_char, c_int};
 
 pub unsafe extern "C" fn MPI_Comm_set_name(comm: VirtComm, comm_name: *const c_char) -> c_int {
@@ -42,10 +42,10 @@ pub unsafe extern "C" fn MPI_Comm_get_info(comm: VirtComm, info_used: *mut VirtI
     let rt = runtime();
     let procedure = Proc::MPI_Comm_get_info;
     if comm::index(rt, comm).is_none() {
-        return raise(rt, procedure, errors::ERR_COMM, Some(comm));
+        return handle_error(rt, procedure, errors::ERR_COMM, Some(comm));
     }
     if info_used.is_null() {
-        return raise(rt, procedure, errors::ERR_ARG, Some(comm));
+        return handle_error(rt, procedure, errors::ERR_ARG, Some(comm));
     }
     let mut real = hints::null_info(rt);
     // SAFETY: a communicator; the new info object belongs to the runtime.

@@ -8,18 +8,18 @@
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use super::arguments::outcome;
+use super::assembly_sides;
 use super::comm::{construct_by_some, may_construct};
-use super::dynamic::{Outcome, change, port_of, seen};
-use super::sides;
+use super::ports::{Outcome, boards_or_failure, change_board, port_of};
 use crate::Runtime;
 use crate::arch::{Rewound, mpi_lock};
 use crate::calls::runtime;
+use crate::error_handling::handle_error;
 use crate::errors::*;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtInfo, real_comm};
 use crate::objects::comm;
 use crate::objects::dynamic::{self, ConnectionMessage, FoundPeer};
-use crate::raise::raise;
 use crate::{cut, process_info, recovery, rendezvous, system_calls, world};
 use std::ffi::{c_char, c_int};
 use std::mem::ManuallyDrop;
@@ -30,26 +30,26 @@ use understudy_catalogue::message;
 use understudy_numbers::Worker;
 
 /// Message for a failed exchange between processes that connect.
-const NO_WORD: &str = "processes that connect cannot tell each other";
+const EXCHANGE_FAILED: &str = "processes that connect cannot tell each other";
 /// Tag of the leaders' messages; see [`comm::bridge`].
 const TAG: c_int = 19;
-/// Number of polls without a pause; later polls are separated by `PAUSE`.
-const QUICK_LOOKS: u32 = 1000;
+/// Number of polls without a pause; later polls are separated by `PAUSE_FACTOR`.
+const QUICK_POLLS: u32 = 1000;
 const PAUSE: Duration = Duration::from_micros(50);
 /// Time after which a wait for the other end of a socket is reported.
 const LONG_WAIT: Duration = Duration::from_secs(10);
 
 /// Wait of a call.
-struct Waiting {
-    looks: u32,
+struct PollingWait {
+    polls: u32,
 }
 
-impl Waiting {
+impl PollingWait {
     /// Pauses between two polls; a cut may be taken, and other threads may call MPI.
     fn pause(&mut self, rt: &Runtime) -> Result<(), Rewound> {
         cut::meanwhile(rt)?;
-        self.looks = self.looks.saturating_add(1);
-        if self.looks > QUICK_LOOKS {
+        self.polls = self.polls.saturating_add(1);
+        if self.polls > QUICK_POLLS {
             std::thread::sleep(PAUSE);
         }
         Ok(())
@@ -58,39 +58,39 @@ impl Waiting {
     /// Waits for a control message that matches, and leaves it in the queue.
     ///
     /// If the program is rolled back to a cut in this wait, the call starts from its entry.
-    fn for_word(
+    fn for_message(
         rt: &Runtime,
         is_it: impl Fn(Worker, &ConnectionMessage) -> bool,
     ) -> Result<(), Rewound> {
-        let mut waiting = Waiting { looks: 0 };
-        while !hears(rt, &is_it)? {
+        let mut waiting = PollingWait { polls: 0 };
+        while !has_message(rt, &is_it)? {
             waiting.pause(rt)?;
         }
         // From here on the call cannot be left before it completes.
-        cut::hold(rt)
+        cut::enter_waiting_call(rt)
     }
 }
 
 /// Receives control messages; the library makes progress.
-fn hear(rt: &Runtime) -> Result<(), Rewound> {
-    recovery::check_own(rt, rendezvous::receive_arrived(rt), NO_WORD)
+fn receive_messages(rt: &Runtime) -> Result<(), Rewound> {
+    recovery::check_own(rt, rendezvous::receive_arrived(rt), EXCHANGE_FAILED)
 }
 
 /// Returns true if a control message matches.
-fn hears(
+fn has_message(
     rt: &Runtime,
     is_it: impl Fn(Worker, &ConnectionMessage) -> bool,
 ) -> Result<bool, Rewound> {
-    hear(rt)?;
+    receive_messages(rt)?;
     Ok(dynamic::get(rt).has(is_it))
 }
 
-fn say(rt: &Runtime, to: Worker, word: ConnectionMessage) -> Result<(), Rewound> {
-    recovery::check_own(rt, rendezvous::send(rt, to, word), NO_WORD)
+fn send(rt: &Runtime, to: Worker, word: ConnectionMessage) -> Result<(), Rewound> {
+    recovery::check_own(rt, rendezvous::send(rt, to, word), EXCHANGE_FAILED)
 }
 
 /// Side of a connection.
-struct Side {
+struct ConnectionSide {
     comm: VirtComm,
     uid: u64,
     members: Vec<Worker>,
@@ -100,8 +100,13 @@ struct Side {
     thread: usize,
 }
 
-impl Side {
-    fn new(rt: &Runtime, comm: VirtComm, root: c_int, newcomm: *mut VirtComm) -> Outcome<Side> {
+impl ConnectionSide {
+    fn new(
+        rt: &Runtime,
+        comm: VirtComm,
+        root: c_int,
+        newcomm: *mut VirtComm,
+    ) -> Outcome<ConnectionSide> {
         may_construct(rt, comm, newcomm)?;
         let recipe = comm::get(rt, comm).ok_or(ERR_COMM)?;
         let (rank, size) = comm::rank_and_size(rt, comm).ok_or(ERR_COMM)?;
@@ -112,7 +117,7 @@ impl Side {
                 log::error!("{}", message::SPAWNED_COMMUNICATOR_CONNECTS);
                 Err(ERR_UNSUPPORTED_OPERATION)
             }
-            None => Ok(Side {
+            None => Ok(ConnectionSide {
                 comm,
                 uid: recipe.uid,
                 members: recipe.members.clone(),
@@ -124,11 +129,11 @@ impl Side {
     }
 
     /// Sends the root's result to the other members.
-    fn go(&self, rt: &Runtime, found: FoundPeer) -> Result<(), Rewound> {
+    fn send_result(&self, rt: &Runtime, found: FoundPeer) -> Result<(), Rewound> {
         let others = self.members.iter().enumerate();
         for (_, &member) in others.filter(|(rank, _)| *rank != self.root as usize) {
             let (comm, outcome) = (self.uid, found.map(|(other, _)| other));
-            say(
+            send(
                 rt,
                 member,
                 ConnectionMessage::ConnectResult { comm, outcome },
@@ -150,7 +155,7 @@ impl Side {
         cut::here(rt)?;
         let found = if self.rank == self.root {
             let found = root()?;
-            self.go(rt, found)?;
+            self.send_result(rt, found)?;
             found
         } else {
             // Another root may have entered the next call already.
@@ -159,7 +164,7 @@ impl Side {
                 from == root
                     && matches!(word, ConnectionMessage::ConnectResult { comm, .. } if *comm == self.uid)
             };
-            Waiting::for_word(rt, is_it)?;
+            PollingWait::for_message(rt, is_it)?;
             match dynamic::get_mut(rt).take(is_it) {
                 Some((_, ConnectionMessage::ConnectResult { outcome, .. })) => {
                     outcome.map(|other| (other, 0))
@@ -173,8 +178,8 @@ impl Side {
 }
 
 /// Returns the name of a connection, which is equal at both roots.
-fn connection(owner: Worker, from: Worker, attempt: u64) -> u64 {
-    sides::name(format_args!("{owner:?} {from:?} {attempt}"))
+fn connection_name(owner: Worker, from: Worker, attempt: u64) -> u64 {
+    assembly_sides::name(format_args!("{owner:?} {from:?} {attempt}"))
 }
 
 /// Accepts the first connection request.
@@ -187,7 +192,7 @@ fn accept(rt: &Runtime, port: Option<(Worker, u64)>) -> Result<FoundPeer, Rewoun
         return Ok(Err(ERR_PORT));
     }
     let is_it = |_: Worker, word: &ConnectionMessage| matches!(word, ConnectionMessage::ConnectRequest { port, .. } if *port == number);
-    Waiting::for_word(rt, is_it)?;
+    PollingWait::for_message(rt, is_it)?;
     let knock = dynamic::get_mut(rt).take(is_it);
     let Some((
         from,
@@ -198,7 +203,7 @@ fn accept(rt: &Runtime, port: Option<(Worker, u64)>) -> Result<FoundPeer, Rewoun
     else {
         return Ok(Err(ERR_INTERN));
     };
-    if let Err(rc) = change(rt, |board| {
+    if let Err(rc) = change_board(rt, |board| {
         board
             .accepted
             .retain(|&(who, last)| who != from.0 || last >= oldest);
@@ -206,8 +211,8 @@ fn accept(rt: &Runtime, port: Option<(Worker, u64)>) -> Result<FoundPeer, Rewoun
     }) {
         return Ok(Err(rc));
     }
-    say(rt, from, ConnectionMessage::ConnectAccepted { attempt })?;
-    Ok(Ok((from, connection(me, from, attempt))))
+    send(rt, from, ConnectionMessage::ConnectAccepted { attempt })?;
+    Ok(Ok((from, connection_name(me, from, attempt))))
 }
 
 /// Requests a connection, and waits for the answer while the port is open.
@@ -226,7 +231,7 @@ fn connect(rt: &Runtime, port: Option<(Worker, u64)>) -> Result<FoundPeer, Rewou
     }
     // True if the port is open, or has accepted this attempt.
     let is_open = |attempt: Option<u64>| {
-        let board = seen(rendezvous::board_of(rt, owner))?;
+        let board = boards_or_failure(rendezvous::board_of(rt, owner))?;
         let is_welcome = attempt.is_some_and(|attempt| board.accepted.contains(&(me.0, attempt)));
         Ok(is_welcome || board.ports.contains(&number))
     };
@@ -245,7 +250,7 @@ fn connect(rt: &Runtime, port: Option<(Worker, u64)>) -> Result<FoundPeer, Rewou
                 (attempt, state.oldest().unwrap_or(attempt))
             };
             let port = number;
-            say(
+            send(
                 rt,
                 owner,
                 ConnectionMessage::ConnectRequest {
@@ -270,8 +275,8 @@ fn connect(rt: &Runtime, port: Option<(Worker, u64)>) -> Result<FoundPeer, Rewou
     } else {
         interval
     };
-    let (mut waiting, mut next) = (Waiting { looks: 0 }, Instant::now() + first);
-    while !hears(rt, is_it)? {
+    let (mut waiting, mut next) = (PollingWait { polls: 0 }, Instant::now() + first);
+    while !has_message(rt, is_it)? {
         if Instant::now() >= next {
             next = Instant::now() + interval;
             match is_open(Some(attempt)) {
@@ -282,9 +287,9 @@ fn connect(rt: &Runtime, port: Option<(Worker, u64)>) -> Result<FoundPeer, Rewou
         }
         waiting.pause(rt)?;
     }
-    cut::hold(rt)?;
+    cut::enter_waiting_call(rt)?;
     dynamic::get_mut(rt).take(is_it);
-    Ok(Ok((owner, connection(owner, me, attempt))))
+    Ok(Ok((owner, connection_name(owner, me, attempt))))
 }
 
 /// Finds the only other worker that has opened this port.
@@ -294,12 +299,12 @@ fn other_end(rt: &Runtime, port: u64) -> Result<Outcome<Worker>, Rewound> {
     let me = world::worker(rt);
     let others = Worker::all(world::get(rt).worker_count).filter(move |other| *other != me);
     let interval = rendezvous::board_poll_interval(rt, others.clone());
-    let (mut waiting, began) = (Waiting { looks: 0 }, Instant::now());
+    let (mut waiting, began) = (PollingWait { polls: 0 }, Instant::now());
     let (mut next, mut told) = (began, false);
     loop {
         if Instant::now() >= next {
             next = Instant::now() + interval;
-            match seen(rendezvous::boards_of(rt, others.clone())) {
+            match boards_or_failure(rendezvous::boards_of(rt, others.clone())) {
                 Ok(boards) => {
                     if let Some((other, _)) =
                         boards.iter().find(|(_, board)| board.ports.contains(&port))
@@ -314,7 +319,7 @@ fn other_end(rt: &Runtime, port: u64) -> Result<Outcome<Worker>, Rewound> {
                 system_calls::print_message(message::join_waits(LONG_WAIT.as_secs()));
             }
         }
-        hear(rt)?;
+        receive_messages(rt)?;
         waiting.pause(rt)?;
     }
 }
@@ -324,7 +329,7 @@ fn open(rt: &Runtime, port: u64) -> Outcome<()> {
     if dynamic::get(rt).board.ports.contains(&port) {
         return Ok(());
     }
-    change(rt, |board| {
+    change_board(rt, |board| {
         board.ports.insert(port);
     })
 }
@@ -333,7 +338,7 @@ fn open(rt: &Runtime, port: u64) -> Outcome<()> {
 ///
 /// Both open a common port for the duration of the call; then the lower worker accepts the
 /// connection of the other.
-fn join_by(rt: &Runtime, port: u64) -> Result<FoundPeer, Rewound> {
+fn connect_socket(rt: &Runtime, port: u64) -> Result<FoundPeer, Rewound> {
     let (me, thread) = (world::worker(rt), mpi_lock::current_block());
     let known = dynamic::get_mut(rt).begun(thread).join_peer;
     let found = match known {
@@ -352,7 +357,7 @@ fn join_by(rt: &Runtime, port: u64) -> Result<FoundPeer, Rewound> {
     // Neither end returns before the other has reached this point. So the next call with this
     // socket finds no old port.
     dynamic::get_mut(rt).close(port);
-    let shown = change(rt, |_| {});
+    let shown = change_board(rt, |_| {});
     Ok(found.and_then(|found| shown.map(|()| found)))
 }
 
@@ -375,7 +380,7 @@ fn port_of_socket(fd: c_int) -> Outcome<u64> {
     ends.iter_mut()
         .for_each(|end| end.set_ip(end.ip().to_canonical()));
     ends.sort();
-    Ok(sides::name(format_args!(
+    Ok(assembly_sides::name(format_args!(
         "{} {ends:?}",
         process_info::job()
     )))
@@ -389,19 +394,19 @@ unsafe fn construct(
     (comm, newcomm): (VirtComm, *mut VirtComm),
     find: impl FnOnce() -> Result<FoundPeer, Rewound>,
 ) -> c_int {
-    let side = match Side::new(rt, comm, root, newcomm) {
+    let side = match ConnectionSide::new(rt, comm, root, newcomm) {
         Ok(side) => side,
-        Err(rc) => return raise(rt, procedure, rc, Some(comm)),
+        Err(rc) => return handle_error(rt, procedure, rc, Some(comm)),
     };
     let found = outcome!(side.find(rt, find));
     if let Ok((other, connection)) = found {
-        let both = || sides::of_connection(rt, comm, root, other, connection);
+        let both = || assembly_sides::of_connection(rt, comm, root, other, connection);
         outcome!(cut::assemble(rt, both));
     }
     dynamic::get_mut(rt).in_progress.remove(&side.thread);
     let other = match found {
         Ok((other, _)) => other,
-        Err(rc) => return raise(rt, procedure, rc, Some(comm)),
+        Err(rc) => return handle_error(rt, procedure, rc, Some(comm)),
     };
     let local = real_comm(rt, side.comm);
     let bridge = comm::bridge(rt).unwrap_or(local);
@@ -440,7 +445,7 @@ pub unsafe extern "C" fn MPI_Comm_connect(
 pub unsafe extern "C" fn MPI_Comm_join(fd: c_int, intercomm: *mut VirtComm) -> c_int {
     let rt = runtime();
     let find = || match port_of_socket(fd) {
-        Ok(port) => join_by(rt, port),
+        Ok(port) => connect_socket(rt, port),
         Err(rc) => Ok(Err(rc)),
     };
     let own = comm::self_handle(rt);

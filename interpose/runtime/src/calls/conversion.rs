@@ -6,6 +6,7 @@
 
 use crate::Runtime;
 use crate::calls::runtime;
+use crate::error_handling::{finish, unsupported};
 use crate::errors::{ERR_ABI, ERR_ARG, SUCCESS};
 use crate::generated::Proc;
 use crate::generated::{HandleKind, real};
@@ -14,7 +15,6 @@ use crate::objects::comm::hints;
 use crate::objects::errhandler::null_file;
 use crate::objects::lookup::{from_fortran, to_fortran};
 use crate::objects::{datatype, info, objects, op};
-use crate::raise::{finish, unsupported};
 use crate::{drained, requests};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::library;
@@ -34,21 +34,21 @@ pub(super) fn exists(rt: &Runtime, kind: HandleKind, index: u32) -> bool {
 }
 
 /// First Fortran handle of created objects; lower ones are the library's predefined ones.
-const CREATED: c_int = 1_000_000;
+const FIRST_CREATED: c_int = 1_000_000;
 
 /// `MPI_Request_c2f`: MPI_REQUEST_NULL is 0 in Open MPI.
 pub unsafe extern "C" fn MPI_Request_c2f(request: VirtRequest) -> c_int {
     let rt = runtime();
-    requests::index(rt, request).map_or(0, |index| CREATED + index as c_int)
+    requests::index(rt, request).map_or(0, |index| FIRST_CREATED + index as c_int)
 }
 
 /// `MPI_Request_f2c`
 pub unsafe extern "C" fn MPI_Request_f2c(request: c_int) -> VirtRequest {
     let rt = runtime();
-    if request >= CREATED {
+    if request >= FIRST_CREATED {
         VirtRequest(virtual_handle(
             HandleKind::Request,
-            (request - CREATED) as u32,
+            (request - FIRST_CREATED) as u32,
         ))
     } else {
         requests::null_handle(rt)
@@ -80,7 +80,7 @@ pub unsafe extern "C" fn MPI_File_f2c(fh: c_int) -> VirtFile {
 }
 
 /// True if the library has the procedures of MPI 5.0 about Fortran's types.
-fn knows_fortran() -> bool {
+fn has_fortran_types() -> bool {
     !library::symbol(c"PMPI_Abi_get_fortran_info").is_null()
 }
 
@@ -92,7 +92,7 @@ pub unsafe extern "C" fn MPI_Abi_get_fortran_info(info: *mut VirtInfo) -> c_int 
     }
     let null = hints::null_info(rt);
     let (mut known, mut rc) = (null, SUCCESS);
-    if knows_fortran() {
+    if has_fortran_types() {
         // SAFETY: an address for a handle, which belongs to the runtime then.
         rc = unsafe { real::PMPI_Abi_get_fortran_info(&mut known) };
     }
@@ -116,7 +116,7 @@ pub unsafe extern "C" fn MPI_Abi_get_fortran_booleans(
     }
     // SAFETY: the program's addresses are passed on, or get a truth value.
     let rc = unsafe {
-        if knows_fortran() {
+        if has_fortran_types() {
             real::PMPI_Abi_get_fortran_booleans(logical_size, logical_true, logical_false, is_set)
         } else {
             is_set.write(0);
@@ -136,7 +136,7 @@ fn set_fortran(procedure: Proc) -> c_int {
     let null = known;
     // SAFETY: an address for a handle, which is freed.
     unsafe {
-        if knows_fortran()
+        if has_fortran_types()
             && real::PMPI_Abi_get_fortran_info(&mut known) == SUCCESS
             && known != null
         {

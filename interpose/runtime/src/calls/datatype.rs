@@ -9,13 +9,13 @@
 use crate::Runtime;
 use crate::attempt;
 use crate::calls::runtime;
+use crate::error_handling::{finish, handle_error};
 use crate::errors::{ERR_ARG, ERR_COUNT, ERR_TYPE, SUCCESS};
 use crate::generated::{HandleKind, Proc, real};
 use crate::handles::{self, VirtDatatype, real_datatype};
 use crate::objects::attribute::AttributedObject;
 use crate::objects::datatype::{CountSize, Recipe};
 use crate::objects::{attribute, datatype};
-use crate::raise::{finish, raise};
 use std::ffi::{c_char, c_int};
 use understudy_mpi::real_types::RealDatatype;
 
@@ -50,19 +50,19 @@ unsafe fn construct(
     real: impl FnOnce(&[RealDatatype], *mut RealDatatype) -> c_int,
 ) -> c_int {
     if newtype.is_null() {
-        return raise(rt, procedure, ERR_ARG, None);
+        return handle_error(rt, procedure, ERR_ARG, None);
     }
     let bases: Vec<RealDatatype> = contained
         .iter()
         .map(|&base| real_datatype(rt, base))
         .collect();
     if bases.iter().any(|base| base.0.is_null()) {
-        return raise(rt, procedure, ERR_TYPE, None);
+        return handle_error(rt, procedure, ERR_TYPE, None);
     }
     let mut new = real_datatype(rt, datatype::null_handle(rt));
     let rc = real(&bases, &mut new);
     if rc != SUCCESS {
-        return raise(rt, procedure, rc, None);
+        return handle_error(rt, procedure, rc, None);
     }
     match datatype::create(rt, new, contained, counts) {
         Ok(handle) => {
@@ -70,7 +70,7 @@ unsafe fn construct(
             unsafe { *newtype = handle };
             SUCCESS
         }
-        Err(rc) => raise(rt, procedure, rc, None),
+        Err(rc) => handle_error(rt, procedure, rc, None),
     }
 }
 
@@ -159,7 +159,7 @@ pub(super) unsafe fn structure(
                     )
                 },
             ),
-            Err(rc) => raise(rt, procedure, rc, None),
+            Err(rc) => handle_error(rt, procedure, rc, None),
         }
     }
 }
@@ -190,7 +190,7 @@ pub unsafe extern "C" fn MPI_Type_create_struct_c(
                     )
                 },
             ),
-            Err(rc) => raise(rt, procedure, rc, None),
+            Err(rc) => handle_error(rt, procedure, rc, None),
         }
     }
 }
@@ -223,7 +223,7 @@ pub unsafe extern "C" fn MPI_Type_dup(oldtype: VirtDatatype, newtype: *mut VirtD
         datatype::free(rt, new);
         // SAFETY: the program's address for the handle, just written.
         unsafe { *newtype = datatype::null_handle(rt) };
-        return raise(rt, procedure, rc, None);
+        return handle_error(rt, procedure, rc, None);
     }
     SUCCESS
 }
@@ -232,13 +232,13 @@ pub unsafe extern "C" fn MPI_Type_commit(datatype: *mut VirtDatatype) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Type_commit;
     if datatype.is_null() {
-        return raise(rt, procedure, ERR_TYPE, None);
+        return handle_error(rt, procedure, ERR_TYPE, None);
     }
     // SAFETY: the program's address of a handle.
     let handle = unsafe { *datatype };
     let mut real = real_datatype(rt, handle);
     if real.0.is_null() {
-        return raise(rt, procedure, ERR_TYPE, None);
+        return handle_error(rt, procedure, ERR_TYPE, None);
     }
     // SAFETY: a datatype.
     let rc = unsafe { real::PMPI_Type_commit(&mut real) };
@@ -252,12 +252,12 @@ pub unsafe extern "C" fn MPI_Type_free(datatype: *mut VirtDatatype) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Type_free;
     if datatype.is_null() {
-        return raise(rt, procedure, ERR_TYPE, None);
+        return handle_error(rt, procedure, ERR_TYPE, None);
     }
     // SAFETY: the program's address of a handle.
     let handle = unsafe { *datatype };
     if !datatype::may_free(rt, handle) {
-        return raise(rt, procedure, ERR_TYPE, None);
+        return handle_error(rt, procedure, ERR_TYPE, None);
     }
     if AttributedObject::Datatype(handle).defer_for_callbacks(rt) {
         return 0;
@@ -291,7 +291,7 @@ unsafe fn copy<T: Copy>(from: &[T], to: *mut T, max: i64) -> Result<(), c_int> {
 }
 
 /// Array of the program, and the number of its elements.
-type Room<T> = (*mut T, i64);
+type OutputArray<T> = (*mut T, i64);
 
 /// Writes the results of `MPI_Type_get_contents`.
 ///
@@ -302,8 +302,8 @@ type Room<T> = (*mut T, i64);
 unsafe fn contents(
     rt: &Runtime,
     recipe: &Recipe,
-    (integers, addresses, counts): (Room<c_int>, Room<i64>, Room<i64>),
-    (datatypes, max_datatypes): Room<VirtDatatype>,
+    (integers, addresses, counts): (OutputArray<c_int>, OutputArray<i64>, OutputArray<i64>),
+    (datatypes, max_datatypes): OutputArray<VirtDatatype>,
 ) -> Result<(), c_int> {
     // SAFETY: the caller guarantees it.
     unsafe {
@@ -338,7 +338,7 @@ pub unsafe extern "C" fn MPI_Type_get_contents(
     let (rt, procedure) = (runtime(), Proc::MPI_Type_get_contents);
     let recipe = datatype::recipe(rt, datatype).map(|recipe| recipe.clone());
     let Some(recipe) = recipe.filter(|recipe| recipe.counts.is_empty()) else {
-        return raise(rt, procedure, ERR_TYPE, None);
+        return handle_error(rt, procedure, ERR_TYPE, None);
     };
     let numbers = (
         (integers, max_integers.into()),
@@ -348,7 +348,7 @@ pub unsafe extern "C" fn MPI_Type_get_contents(
     // SAFETY: the program's arrays of these lengths.
     match unsafe { contents(rt, &recipe, numbers, (datatypes, max_datatypes.into())) } {
         Ok(()) => SUCCESS,
-        Err(rc) => raise(rt, procedure, rc, None),
+        Err(rc) => handle_error(rt, procedure, rc, None),
     }
 }
 
@@ -365,7 +365,7 @@ pub unsafe extern "C" fn MPI_Type_get_contents_c(
 ) -> c_int {
     let (rt, procedure) = (runtime(), Proc::MPI_Type_get_contents_c);
     let Some(recipe) = datatype::recipe(rt, datatype).map(|recipe| recipe.clone()) else {
-        return raise(rt, procedure, ERR_TYPE, None);
+        return handle_error(rt, procedure, ERR_TYPE, None);
     };
     let numbers = (
         (integers, max_integers),
@@ -375,7 +375,7 @@ pub unsafe extern "C" fn MPI_Type_get_contents_c(
     // SAFETY: the program's arrays of these lengths.
     match unsafe { contents(rt, &recipe, numbers, (datatypes, max_datatypes)) } {
         Ok(()) => SUCCESS,
-        Err(rc) => raise(rt, procedure, rc, None),
+        Err(rc) => handle_error(rt, procedure, rc, None),
     }
 }
 
@@ -387,7 +387,7 @@ pub unsafe extern "C" fn MPI_Type_match_size(
     let rt = runtime();
     let procedure = Proc::MPI_Type_match_size;
     if datatype.is_null() {
-        return raise(rt, procedure, ERR_ARG, None);
+        return handle_error(rt, procedure, ERR_ARG, None);
     }
     let mut found = real_datatype(rt, datatype::null_handle(rt));
     // SAFETY: the real library checks the numbers.
@@ -395,7 +395,7 @@ pub unsafe extern "C" fn MPI_Type_match_size(
     if rc == SUCCESS {
         let handle = datatype::virtual_of(rt, found);
         if handle == datatype::null_handle(rt) {
-            return raise(rt, procedure, ERR_ARG, None);
+            return handle_error(rt, procedure, ERR_ARG, None);
         }
         // SAFETY: the program's address for the handle.
         unsafe { *datatype = handle };

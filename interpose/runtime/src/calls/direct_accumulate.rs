@@ -21,16 +21,21 @@ use understudy_mpi::real_types::{PROC_NULL, RealRequest, RealWin};
 
 /// Target of an accumulate.
 #[derive(Clone, Copy)]
-pub(super) struct Target {
+pub(super) struct AccumulateTarget {
     pub(super) rank: c_int,
     pub(super) disp: isize,
     pub(super) count: c_int,
     pub(super) datatype: VirtDatatype,
 }
 
-impl Target {
-    pub(super) fn new(rank: c_int, disp: isize, count: c_int, datatype: VirtDatatype) -> Target {
-        Target {
+impl AccumulateTarget {
+    pub(super) fn new(
+        rank: c_int,
+        disp: isize,
+        count: c_int,
+        datatype: VirtDatatype,
+    ) -> AccumulateTarget {
+        AccumulateTarget {
             rank,
             disp,
             count,
@@ -59,7 +64,7 @@ pub(super) fn operand(at: *const c_void, count: c_int, datatype: VirtDatatype) -
 
 /// Change of the target's elements.
 #[derive(Clone, Copy)]
-pub(super) enum Way {
+pub(super) enum TargetChange {
     /// The target's elements are combined with the origin's.
     Combine(VirtOp),
     /// A target element that equals this one is replaced by the origin's.
@@ -71,21 +76,21 @@ pub(super) enum Way {
 /// The old elements of the target become the result. The target gets the outcome of the operation
 /// on its old elements and the origin's elements.
 #[derive(Clone, Copy)]
-pub(super) struct Operation {
+pub(super) struct AccumulateOperation {
     pub(super) origin: Operand,
     pub(super) result: Option<Operand>,
-    pub(super) target: Target,
-    pub(super) way: Way,
+    pub(super) target: AccumulateTarget,
+    pub(super) way: TargetChange,
 }
 
-impl Operation {
+impl AccumulateOperation {
     pub(super) fn new(
         origin: Operand,
         result: Option<Operand>,
-        target: Target,
-        way: Way,
-    ) -> Operation {
-        Operation {
+        target: AccumulateTarget,
+        way: TargetChange,
+    ) -> AccumulateOperation {
+        AccumulateOperation {
             origin,
             result,
             target,
@@ -101,12 +106,16 @@ impl Operation {
 /// # Safety
 /// As for `MPI_Fetch_and_op`.
 #[inline(always)]
-pub(super) unsafe fn add_again(rt: &Runtime, win: VirtWin, operation: Operation) -> bool {
-    let Operation {
+pub(super) unsafe fn add_to_recent(
+    rt: &Runtime,
+    win: VirtWin,
+    operation: AccumulateOperation,
+) -> bool {
+    let AccumulateOperation {
         origin,
         result,
         target,
-        way: Way::Combine(op),
+        way: TargetChange::Combine(op),
     } = operation
     else {
         return false;
@@ -130,24 +139,32 @@ pub(super) unsafe fn add_again(rt: &Runtime, win: VirtWin, operation: Operation)
 ///
 /// `None` if the library must apply it.
 #[inline(always)]
-pub(super) fn by_itself(rt: &Runtime, win: VirtWin, operation: Operation) -> Option<c_int> {
+pub(super) fn apply_directly(
+    rt: &Runtime,
+    win: VirtWin,
+    operation: AccumulateOperation,
+) -> Option<c_int> {
     // SAFETY: the program passes valid buffers.
-    if unsafe { add_again(rt, win, operation) } {
+    if unsafe { add_to_recent(rt, win, operation) } {
         return Some(SUCCESS);
     }
     under_lock(rt, win, operation)
 }
 
-/// Implements [`by_itself`] for elements of any kind and number.
+/// Implements [`apply_directly`] for elements of any kind and number.
 #[inline(never)]
-pub(super) fn under_lock(rt: &Runtime, win: VirtWin, operation: Operation) -> Option<c_int> {
-    let Operation {
+pub(super) fn under_lock(
+    rt: &Runtime,
+    win: VirtWin,
+    operation: AccumulateOperation,
+) -> Option<c_int> {
+    let AccumulateOperation {
         origin,
         result,
         target,
         way,
     } = operation;
-    let (direct, elements, memory) = match reach_again(rt, win, target, way) {
+    let (direct, elements, memory) = match reach_recent(rt, win, target, way) {
         Some(reached) => reached,
         None => {
             let direct = match window::direct(rt, win) {
@@ -166,10 +183,12 @@ pub(super) fn under_lock(rt: &Runtime, win: VirtWin, operation: Operation) -> Op
     let done = unsafe {
         let first = result.map_or(Ok(()), |result| elements.copy(rt, memory, result));
         first.and_then(|()| match way {
-            Way::Combine(op) if op == op::no_op(rt) => Ok(()),
-            Way::Combine(op) if op != op::replace(rt) => elements.combine(rt, origin, memory, op),
-            Way::Swap(wanted) if !elements.are_equal(wanted, memory.address) => Ok(()),
-            Way::Combine(_) | Way::Swap(_) => elements.copy(rt, origin, memory),
+            TargetChange::Combine(op) if op == op::no_op(rt) => Ok(()),
+            TargetChange::Combine(op) if op != op::replace(rt) => {
+                elements.combine(rt, origin, memory, op)
+            }
+            TargetChange::Swap(wanted) if !elements.are_equal(wanted, memory.address) => Ok(()),
+            TargetChange::Combine(_) | TargetChange::Swap(_) => elements.copy(rt, origin, memory),
         })
     };
     drop(lock);
@@ -177,16 +196,16 @@ pub(super) fn under_lock(rt: &Runtime, win: VirtWin, operation: Operation) -> Op
 }
 
 /// True for an operation of the program's own, which the library must refuse.
-fn is_own(rt: &Runtime, way: Way) -> bool {
-    matches!(way, Way::Combine(op) if op::index(rt, op).is_some())
+fn is_user_defined(rt: &Runtime, way: TargetChange) -> bool {
+    matches!(way, TargetChange::Combine(op) if op::index(rt, op).is_some())
 }
 
 /// Implements [`reach`] for the part of a window that was used last.
-fn reach_again(
+fn reach_recent(
     rt: &Runtime,
     win: VirtWin,
-    target: Target,
-    way: Way,
+    target: AccumulateTarget,
+    way: TargetChange,
 ) -> Option<(Rc<DirectWindow>, Elements, Operand)> {
     let elements = (target.count, target.datatype);
     let (direct, at, bytes) = window::recent_access::cached_window_and_memory(
@@ -195,7 +214,7 @@ fn reach_again(
         (target.rank, target.disp),
         elements,
     )?;
-    if bytes == 0 || !direct.has_locks() || is_own(rt, way) {
+    if bytes == 0 || !direct.has_locks() || is_user_defined(rt, way) {
         return None;
     }
     let size = bytes as usize / target.count as usize;
@@ -206,8 +225,13 @@ fn reach_again(
 /// Returns the target's memory and its elements.
 ///
 /// `None` for an error or for an empty operation, which the library must report.
-fn reach(rt: &Runtime, win: VirtWin, target: Target, way: Way) -> Option<(Elements, Operand)> {
-    if is_own(rt, way) {
+fn reach(
+    rt: &Runtime,
+    win: VirtWin,
+    target: AccumulateTarget,
+    way: TargetChange,
+) -> Option<(Elements, Operand)> {
+    if is_user_defined(rt, way) {
         return None;
     }
     let elements = Elements::of(rt, target.datatype)?;
@@ -219,10 +243,10 @@ fn reach(rt: &Runtime, win: VirtWin, target: Target, way: Way) -> Option<(Elemen
     Some((elements, target.at(at)))
 }
 
-/// Implements [`start`] for an accumulate; a completed one gets a completed request.
+/// Implements [`start_both_halves`] for an accumulate; a completed one gets a completed request.
 ///
 /// # Safety
-/// As for [`start`].
+/// As for [`start_both_halves`].
 pub(super) unsafe fn start_or_ended(
     rt: &Runtime,
     procedure: Proc,

@@ -1,17 +1,17 @@
 //! Initialisation and finalisation (MPI 4.1, chapter 11), and environmental queries.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
+use super::annotations;
 use super::arguments::{outcome, put_text};
-use super::collaboration;
 use crate::Runtime;
 use crate::arch::{Rewound, mpi_lock};
 use crate::calls::runtime;
+use crate::error_handling::finish;
 use crate::errors::{ERR_OTHER, SUCCESS};
 use crate::generated::{Proc, real};
 use crate::handles::VirtComm;
 use crate::objects::session::{self, WorldModel};
 use crate::objects::{attribute, comm};
-use crate::raise::finish;
 use crate::{abort, clock, job, reinit, spare, system_calls, world};
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -26,7 +26,7 @@ const THREAD_SERIALIZED: c_int = 2;
 const THREAD_MULTIPLE: c_int = 3;
 
 /// Values that any thread may query at any time (MPI 4.1, 11.6.1).
-struct Told {
+struct ThreadQueries {
     /// Thread level that the program was given.
     level: AtomicI32,
     /// Version of the standard; 0 if unknown.
@@ -35,7 +35,7 @@ struct Told {
     version: [AtomicI32; 2],
 }
 
-static TOLD: Told = Told {
+static THREAD_QUERIES: ThreadQueries = ThreadQueries {
     level: AtomicI32::new(THREAD_SINGLE),
     version: [const { AtomicI32::new(0) }; 2],
 };
@@ -50,7 +50,7 @@ const LEVELS: [&[u8]; 4] = [
 
 /// Returns the name of the thread level that the program was given.
 pub(super) fn level_name() -> &'static [u8] {
-    LEVELS[TOLD
+    LEVELS[THREAD_QUERIES
         .level
         .load(Ordering::Relaxed)
         .clamp(THREAD_SINGLE, THREAD_MULTIPLE) as usize]
@@ -81,8 +81,8 @@ pub(super) fn initialise(
     }
     // The call is repeated: with translated arguments, the program's memory is written when this
     // handler returns.
-    written(TOLD.level.load(Ordering::Relaxed));
-    crate::rehearsal::start(rt);
+    written(THREAD_QUERIES.level.load(Ordering::Relaxed));
+    crate::static_data::start(rt);
     Some(SUCCESS)
 }
 
@@ -91,7 +91,7 @@ fn begin(rt: &Runtime, required: c_int, written: impl FnOnce(c_int)) -> c_int {
     spare::begin();
     let mut provided = 0;
     let asked = required.clamp(THREAD_SINGLE, THREAD_FUNNELED);
-    let rc = reinit::initialise(rt, asked, &mut provided, &spare::WAIT);
+    let rc = reinit::initialise(rt, asked, &mut provided, &spare::SPARE_FUNCTIONS);
     if rc != SUCCESS {
         return rc;
     }
@@ -109,8 +109,8 @@ fn begin(rt: &Runtime, required: c_int, written: impl FnOnce(c_int)) -> c_int {
         THREAD_SERIALIZED
     };
     let level = required.clamp(THREAD_SINGLE, most);
-    TOLD.level.store(level, Ordering::Relaxed);
-    if job::is_any_multiple(rt, level >= THREAD_MULTIPLE) {
+    THREAD_QUERIES.level.store(level, Ordering::Relaxed);
+    if job::agree_on_threads(rt, level >= THREAD_MULTIPLE) {
         mpi_lock::allow_concurrent_calls();
     }
     if may_share {
@@ -119,8 +119,8 @@ fn begin(rt: &Runtime, required: c_int, written: impl FnOnce(c_int)) -> c_int {
     }
     if required >= THREAD_SERIALIZED && may_share {
         let (version, subversion) = crate::abi::standard_version();
-        TOLD.version[0].store(version, Ordering::Relaxed);
-        TOLD.version[1].store(subversion, Ordering::Relaxed);
+        THREAD_QUERIES.version[0].store(version, Ordering::Relaxed);
+        THREAD_QUERIES.version[1].store(subversion, Ordering::Relaxed);
         mpi_lock::share();
     } else if may_share {
         mpi_lock::prepare();
@@ -129,7 +129,7 @@ fn begin(rt: &Runtime, required: c_int, written: impl FnOnce(c_int)) -> c_int {
     written(level);
     outcome!(job::first_checkpoint(rt));
     crate::user::set_stage(RankStage::Running);
-    crate::rehearsal::start(rt);
+    crate::static_data::start(rt);
     SUCCESS
 }
 
@@ -142,7 +142,7 @@ fn init(rt: &Runtime, procedure: Proc, required: c_int, written: impl Fn(c_int))
     match initialise(rt, required, opened) {
         Some(rc) => rc,
         None if session::world_model() == WorldModel::NotYet && !world::get(rt).finalized => {
-            opened(TOLD.level.load(Ordering::Relaxed));
+            opened(THREAD_QUERIES.level.load(Ordering::Relaxed));
             SUCCESS
         }
         None => finish(rt, procedure, ERR_OTHER, None),
@@ -217,7 +217,7 @@ pub unsafe extern "C" fn MPI_Wtime() -> f64 {
 
 pub unsafe extern "C" fn MPI_Query_thread(provided: *mut c_int) -> c_int {
     // SAFETY: MPI requires the program's argument to be valid.
-    unsafe { provided.write(TOLD.level.load(Ordering::Relaxed)) };
+    unsafe { provided.write(THREAD_QUERIES.level.load(Ordering::Relaxed)) };
     SUCCESS
 }
 
@@ -263,9 +263,11 @@ pub unsafe extern "C" fn from_another_thread(
             Some(Proc::MPI_Initialized) => MPI_Initialized(first),
             Some(Proc::MPI_Finalized) => MPI_Finalized(first),
             Some(Proc::MPI_Query_thread) => MPI_Query_thread(first),
-            Some(Proc::MPI_Get_version) if TOLD.version[0].load(Ordering::Relaxed) != 0 => {
-                first.write(TOLD.version[0].load(Ordering::Relaxed));
-                second.write(TOLD.version[1].load(Ordering::Relaxed));
+            Some(Proc::MPI_Get_version)
+                if THREAD_QUERIES.version[0].load(Ordering::Relaxed) != 0 =>
+            {
+                first.write(THREAD_QUERIES.version[0].load(Ordering::Relaxed));
+                second.write(THREAD_QUERIES.version[1].load(Ordering::Relaxed));
                 SUCCESS
             }
             Some(Proc::MPI_Get_version) => real::PMPI_Get_version(first, second),
@@ -275,26 +277,26 @@ pub unsafe extern "C" fn from_another_thread(
                 SUCCESS
             }
             Some(it @ (Proc::MPI_Init | Proc::MPI_Init_thread | Proc::MPI_Session_init))
-                if is_before_all() =>
+                if is_uninitialised() =>
             {
                 system_calls::print_message(message::other_thread(it.name()));
                 system_calls::exit_now(understudy_abi::exit::REFUSED)
             }
-            _ => crate::raise::wrong_thread(slot),
+            _ => crate::error_handling::wrong_thread(slot),
         }
     }
 }
 
 /// True if MPI has not been initialised; can be called in any thread.
-fn is_before_all() -> bool {
+fn is_uninitialised() -> bool {
     session::world_model() == WorldModel::NotYet && !session::has_sessions()
 }
 
 /// `MPI_Pcontrol` (MPI 4.1, 15.2.4): may end or begin a set-up phase, or be an annotation.
 pub unsafe extern "C" fn MPI_Pcontrol(level: c_int) -> c_int {
     let rt = runtime();
-    crate::rehearsal::again::control(rt, level);
-    match collaboration::control(rt, level) {
+    crate::static_data::new_phases::handle_pcontrol(rt, level);
+    match annotations::handle_pcontrol(rt, level) {
         Ok(()) => SUCCESS,
         Err(Rewound) => 0,
     }

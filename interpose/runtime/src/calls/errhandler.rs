@@ -5,6 +5,7 @@ use super::arguments::put_text;
 use crate::Runtime;
 use crate::abi::is_foreign;
 use crate::calls::runtime;
+use crate::error_handling::{finish, finish_win, handle_error, handle_error_on};
 use crate::errors::{ERR_ARG, ERR_COMM, ERR_FILE, ERR_WIN, SUCCESS};
 use crate::generated::callbacks::CommErrhandlerFn;
 use crate::generated::{Proc, real};
@@ -12,7 +13,6 @@ use crate::handles::{VirtComm, VirtErrhandler, VirtFile, VirtSession, VirtWin};
 use crate::objects::errhandler::{ErrhandlerKind, ErrorCodes, ErrorObject};
 use crate::objects::session::{self, ERR_SESSION};
 use crate::objects::{comm, errhandler, file, objects, objects_mut, window};
-use crate::raise::{finish, finish_win, raise, raise_on};
 use std::ffi::{CStr, c_char, c_int};
 use understudy_mpi::abi::limit;
 
@@ -37,7 +37,7 @@ impl Guarded for VirtComm {
     ) -> c_int {
         match comm::index(rt, self) {
             Some(_) => finish(rt, procedure, act(ErrorObject::Comm(self)), Some(self)),
-            None => raise(rt, procedure, ERR_COMM, None),
+            None => handle_error(rt, procedure, ERR_COMM, None),
         }
     }
 }
@@ -53,7 +53,7 @@ impl Guarded for VirtWin {
     ) -> c_int {
         match window::index(rt, self) {
             Some(_) => finish_win(rt, procedure, act(ErrorObject::Win(self)), self),
-            None => raise(rt, procedure, ERR_WIN, None),
+            None => handle_error(rt, procedure, ERR_WIN, None),
         }
     }
 }
@@ -74,7 +74,7 @@ impl Guarded for VirtFile {
         };
         match object.map_or_else(|rc| rc, act) {
             SUCCESS => SUCCESS,
-            rc => raise_on(rt, procedure, rc, object.unwrap_or(ErrorObject::NoFile)),
+            rc => handle_error_on(rt, procedure, rc, object.unwrap_or(ErrorObject::NoFile)),
         }
     }
 }
@@ -91,8 +91,8 @@ impl Guarded for VirtSession {
         let object = ErrorObject::Session(self);
         match session::index(rt, self).map(|_| act(object)) {
             Some(SUCCESS) => SUCCESS,
-            Some(rc) => raise_on(rt, procedure, rc, object),
-            None => raise(rt, procedure, ERR_SESSION, None),
+            Some(rc) => handle_error_on(rt, procedure, rc, object),
+            None => handle_error(rt, procedure, ERR_SESSION, None),
         }
     }
 }
@@ -108,7 +108,7 @@ pub(super) unsafe fn create<H: Guarded>(
     errhandler: *mut VirtErrhandler,
 ) -> c_int {
     let Some(function) = function.filter(|_| !errhandler.is_null()) else {
-        return raise(rt, procedure, ERR_ARG, None);
+        return handle_error(rt, procedure, ERR_ARG, None);
     };
     let function = function as usize as u64;
     // SAFETY: the caller guarantees it.
@@ -149,7 +149,7 @@ pub(super) unsafe fn get(
 /// Implements `MPI_Comm_call_errhandler` and its variants.
 pub(super) fn call(rt: &Runtime, procedure: Proc, handle: impl Guarded, errorcode: c_int) -> c_int {
     handle.finish(rt, procedure, |object| {
-        raise_on(rt, procedure, errorcode, object);
+        handle_error_on(rt, procedure, errorcode, object);
         SUCCESS
     })
 }
@@ -158,7 +158,7 @@ pub unsafe extern "C" fn MPI_Errhandler_free(errhandler: *mut VirtErrhandler) ->
     let rt = runtime();
     let procedure = Proc::MPI_Errhandler_free;
     if errhandler.is_null() {
-        return raise(rt, procedure, ERR_ARG, None);
+        return handle_error(rt, procedure, ERR_ARG, None);
     }
     // SAFETY: the program's address of a handle.
     let rc = errhandler::free(rt, unsafe { *errhandler });
@@ -172,7 +172,7 @@ pub unsafe extern "C" fn MPI_Errhandler_free(errhandler: *mut VirtErrhandler) ->
 pub unsafe extern "C" fn MPI_Add_error_class(errorclass: *mut c_int) -> c_int {
     let rt = runtime();
     if errorclass.is_null() {
-        return raise(rt, Proc::MPI_Add_error_class, ERR_ARG, None);
+        return handle_error(rt, Proc::MPI_Add_error_class, ERR_ARG, None);
     }
     // SAFETY: MPI requires the program's argument to be valid.
     unsafe { *errorclass = objects_mut(rt).error_codes.add_class() };
@@ -187,7 +187,7 @@ pub unsafe extern "C" fn MPI_Add_error_code(errorclass: c_int, errorcode: *mut c
         objects_mut(rt).error_codes.add_code(errorclass)
     };
     let Some(code) = added else {
-        return raise(rt, Proc::MPI_Add_error_code, ERR_ARG, None);
+        return handle_error(rt, Proc::MPI_Add_error_code, ERR_ARG, None);
     };
     // SAFETY: MPI requires the program's argument to be valid.
     unsafe { *errorcode = code };
@@ -198,7 +198,7 @@ pub unsafe extern "C" fn MPI_Add_error_string(errorcode: c_int, string: *const c
     let rt = runtime();
     let procedure = Proc::MPI_Add_error_string;
     if string.is_null() {
-        return raise(rt, procedure, ERR_ARG, None);
+        return handle_error(rt, procedure, ERR_ARG, None);
     }
     // SAFETY: a C string of the program.
     let mut text = unsafe { CStr::from_ptr(string) }.to_bytes();
@@ -210,7 +210,7 @@ pub unsafe extern "C" fn MPI_Add_error_string(errorcode: c_int, string: *const c
     if text.len() <= most && objects_mut(rt).error_codes.set_text(errorcode, text) {
         return SUCCESS;
     }
-    raise(rt, procedure, ERR_ARG, None)
+    handle_error(rt, procedure, ERR_ARG, None)
 }
 
 /// Implements `MPI_Remove_error_class` and its variants (MPI 4.1, 9.5).
@@ -224,7 +224,7 @@ pub(super) fn remove(
     let is_done = remove(&mut objects_mut(rt).error_codes, number);
     match is_done {
         true => SUCCESS,
-        false => raise(rt, procedure, ERR_ARG, None),
+        false => handle_error(rt, procedure, ERR_ARG, None),
     }
 }
 
@@ -252,7 +252,7 @@ pub unsafe extern "C" fn MPI_Error_string(
     let text = objects(rt).error_codes.text(errorcode).map(<[u8]>::to_vec);
     if let Some(text) = text {
         if string.is_null() || resultlen.is_null() {
-            return raise(rt, Proc::MPI_Error_string, ERR_ARG, None);
+            return handle_error(rt, Proc::MPI_Error_string, ERR_ARG, None);
         }
         // SAFETY: the program's array of MPI_MAX_ERROR_STRING characters; the text is shorter.
         unsafe {

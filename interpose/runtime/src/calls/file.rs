@@ -21,21 +21,21 @@
 #![allow(non_snake_case, clippy::missing_safety_doc)]
 
 mod access;
-mod data;
+mod data_access;
 mod extent;
 mod file_failure;
+mod file_memory;
 mod hints;
-mod memory;
-mod names;
-mod places;
+mod open_close;
 mod representation;
-mod shared;
+mod shared_pointer;
 mod view;
+mod view_layout;
 mod whole_file;
 
-pub use data::*;
+pub use data_access::*;
 pub use hints::{MPI_File_get_info, MPI_File_set_info};
-pub use names::{MPI_File_close, MPI_File_delete, MPI_File_open};
+pub use open_close::{MPI_File_close, MPI_File_delete, MPI_File_open};
 pub use representation::MPI_Register_datarep;
 pub use view::{
     MPI_File_get_byte_offset, MPI_File_get_type_extent, MPI_File_get_view, MPI_File_set_view,

@@ -3,12 +3,12 @@
 
 use crate::Runtime;
 use crate::calls::runtime;
+use crate::error_handling::handle_error;
 use crate::errors::{ERR_ARG, ERR_COMM, SUCCESS};
 use crate::generated::Proc;
 use crate::handles::{VirtComm, VirtGroup};
 use crate::objects::comm;
 use crate::objects::group::{self, ERR_GROUP};
-use crate::raise::raise;
 use crate::world;
 use std::ffi::c_int;
 use understudy_mpi::real_types::UNDEFINED;
@@ -26,7 +26,7 @@ unsafe fn constructed(
     comm: Option<VirtComm>,
 ) -> c_int {
     if newgroup.is_null() {
-        return raise(rt, procedure, ERR_ARG, comm);
+        return handle_error(rt, procedure, ERR_ARG, comm);
     }
     match members.and_then(|it| group::create(rt, it, session)) {
         Ok(handle) => {
@@ -34,7 +34,7 @@ unsafe fn constructed(
             unsafe { *newgroup = handle };
             SUCCESS
         }
-        Err(rc) => raise(rt, procedure, rc, comm),
+        Err(rc) => handle_error(rt, procedure, rc, comm),
     }
 }
 
@@ -51,7 +51,7 @@ unsafe fn array<'a, T>(first: *const T, count: c_int) -> Result<&'a [T], c_int> 
     }
 }
 
-fn known(rt: &Runtime, group: VirtGroup) -> Result<Vec<Worker>, c_int> {
+fn members_of(rt: &Runtime, group: VirtGroup) -> Result<Vec<Worker>, c_int> {
     group::members(rt, group).ok_or(ERR_GROUP)
 }
 
@@ -76,28 +76,28 @@ pub(super) unsafe fn of_comm(
 ///
 /// # Safety
 /// `place` is the program's address for the result, or null.
-unsafe fn told(
+unsafe fn finish_query(
     rt: &Runtime,
     procedure: Proc,
     place: *mut c_int,
     answer: Result<c_int, c_int>,
 ) -> c_int {
     match answer {
-        Ok(_) if place.is_null() => raise(rt, procedure, ERR_ARG, None),
+        Ok(_) if place.is_null() => handle_error(rt, procedure, ERR_ARG, None),
         Ok(answer) => {
             // SAFETY: the caller guarantees it.
             unsafe { *place = answer };
             SUCCESS
         }
-        Err(rc) => raise(rt, procedure, rc, None),
+        Err(rc) => handle_error(rt, procedure, rc, None),
     }
 }
 
 pub unsafe extern "C" fn MPI_Group_size(group: VirtGroup, size: *mut c_int) -> c_int {
     let rt = runtime();
-    let answer = known(rt, group).map(|members| members.len() as c_int);
+    let answer = members_of(rt, group).map(|members| members.len() as c_int);
     // SAFETY: the program's address for the result.
-    unsafe { told(rt, Proc::MPI_Group_size, size, answer) }
+    unsafe { finish_query(rt, Proc::MPI_Group_size, size, answer) }
 }
 
 pub unsafe extern "C" fn MPI_Group_rank(group: VirtGroup, rank: *mut c_int) -> c_int {
@@ -105,9 +105,9 @@ pub unsafe extern "C" fn MPI_Group_rank(group: VirtGroup, rank: *mut c_int) -> c
     let me = world::worker(rt);
     let place = |members: Vec<Worker>| members.iter().position(|&member| member == me);
     let answer =
-        known(rt, group).map(|members| place(members).map_or(UNDEFINED, |rank| rank as c_int));
+        members_of(rt, group).map(|members| place(members).map_or(UNDEFINED, |rank| rank as c_int));
     // SAFETY: the program's address for the result.
-    unsafe { told(rt, Proc::MPI_Group_rank, rank, answer) }
+    unsafe { finish_query(rt, Proc::MPI_Group_rank, rank, answer) }
 }
 
 pub unsafe extern "C" fn MPI_Group_compare(
@@ -116,10 +116,10 @@ pub unsafe extern "C" fn MPI_Group_compare(
     result: *mut c_int,
 ) -> c_int {
     let rt = runtime();
-    let answer = known(rt, group1)
-        .and_then(|first| Ok(group::compare(&first, &known(rt, group2)?) as c_int));
+    let answer = members_of(rt, group1)
+        .and_then(|first| Ok(group::compare(&first, &members_of(rt, group2)?) as c_int));
     // SAFETY: the program's address for the result.
-    unsafe { told(rt, Proc::MPI_Group_compare, result, answer) }
+    unsafe { finish_query(rt, Proc::MPI_Group_compare, result, answer) }
 }
 
 pub unsafe extern "C" fn MPI_Group_translate_ranks(
@@ -130,21 +130,21 @@ pub unsafe extern "C" fn MPI_Group_translate_ranks(
     ranks2: *mut c_int,
 ) -> c_int {
     let rt = runtime();
-    let translated = known(rt, group1).and_then(|first| {
+    let translated = members_of(rt, group1).and_then(|first| {
         // SAFETY: the program's arrays.
         let ranks = unsafe { array(ranks1, n)? };
-        group::translate(&first, ranks, &known(rt, group2)?)
+        group::translate(&first, ranks, &members_of(rt, group2)?)
     });
     match translated {
         Ok(ranks) if ranks2.is_null() && !ranks.is_empty() => {
-            raise(rt, Proc::MPI_Group_translate_ranks, ERR_ARG, None)
+            handle_error(rt, Proc::MPI_Group_translate_ranks, ERR_ARG, None)
         }
         Ok(ranks) => {
             // SAFETY: the program's array of this length, which may be the first one.
             unsafe { ranks2.copy_from_nonoverlapping(ranks.as_ptr(), ranks.len()) };
             SUCCESS
         }
-        Err(rc) => raise(rt, Proc::MPI_Group_translate_ranks, rc, None),
+        Err(rc) => handle_error(rt, Proc::MPI_Group_translate_ranks, rc, None),
     }
 }
 
@@ -165,7 +165,8 @@ pub(super) unsafe fn select(
 ) -> c_int {
     // SAFETY: the program's array and its address for the handle.
     unsafe {
-        let members = known(rt, group).and_then(|members| selection(&members, array(ranks, n)?));
+        let members =
+            members_of(rt, group).and_then(|members| selection(&members, array(ranks, n)?));
         constructed(
             rt,
             procedure,
@@ -191,7 +192,7 @@ pub(super) unsafe fn select_ranges(
 ) -> c_int {
     // SAFETY: the program's array and its address for the handle.
     unsafe {
-        let members = known(rt, group).and_then(|members| {
+        let members = members_of(rt, group).and_then(|members| {
             let ranks = group::expand(array(ranges, n)?, members.len())?;
             selection(&members, &ranks)
         });
@@ -212,7 +213,8 @@ pub(super) unsafe fn combine(
     group2: VirtGroup,
     newgroup: *mut VirtGroup,
 ) -> c_int {
-    let members = known(rt, group1).and_then(|first| Ok(operation(&first, &known(rt, group2)?)));
+    let members =
+        members_of(rt, group1).and_then(|first| Ok(operation(&first, &members_of(rt, group2)?)));
     // SAFETY: the program's address for the handle.
     unsafe {
         constructed(
@@ -230,7 +232,7 @@ pub unsafe extern "C" fn MPI_Group_free(group: *mut VirtGroup) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Group_free;
     if group.is_null() {
-        return raise(rt, procedure, ERR_ARG, None);
+        return handle_error(rt, procedure, ERR_ARG, None);
     }
     // SAFETY: the program's address of a handle.
     let handle = unsafe { *group };
@@ -240,7 +242,7 @@ pub unsafe extern "C" fn MPI_Group_free(group: *mut VirtGroup) -> c_int {
         group::free(rt, handle)
     };
     if rc != SUCCESS {
-        return raise(rt, procedure, rc, None);
+        return handle_error(rt, procedure, rc, None);
     }
     // SAFETY: the program's address of a handle.
     unsafe { *group = group::null_handle(rt) };

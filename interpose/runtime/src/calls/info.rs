@@ -3,12 +3,12 @@
 
 use crate::Runtime;
 use crate::calls::runtime;
+use crate::error_handling::{finish, handle_error};
 use crate::errors::{ERR_ARG, SUCCESS};
 use crate::generated::{Proc, real};
 use crate::handles::{VirtInfo, real_info};
 use crate::objects::comm::hints;
 use crate::objects::info::{self, ERR_INFO};
-use crate::raise::{finish, raise};
 use std::ffi::{CStr, c_char, c_int};
 use understudy_mpi::real_types::RealInfo;
 
@@ -23,7 +23,7 @@ pub(super) unsafe fn construct(
     real: impl FnOnce(*mut RealInfo) -> c_int,
 ) -> c_int {
     if info.is_null() {
-        return raise(rt, procedure, ERR_ARG, None);
+        return handle_error(rt, procedure, ERR_ARG, None);
     }
     let mut new = hints::null_info(rt);
     let rc = real(&mut new);
@@ -73,7 +73,7 @@ pub unsafe extern "C" fn MPI_Info_free(info: *mut VirtInfo) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Info_free;
     if info.is_null() {
-        return raise(rt, procedure, ERR_INFO, None);
+        return handle_error(rt, procedure, ERR_INFO, None);
     }
     // SAFETY: the program's address of a handle.
     let rc = info::free(rt, unsafe { *info });

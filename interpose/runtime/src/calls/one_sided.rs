@@ -10,11 +10,11 @@
 
 use crate::Runtime;
 use crate::attempt;
+use crate::error_handling::{finish_win, handle_error};
 use crate::errors::{ERR_ARG, ERR_WIN, SUCCESS};
 use crate::generated::{Proc, real};
 use crate::handles::{VirtDatatype, VirtRequest, VirtWin, real_datatype};
 use crate::objects::{datatype, window};
-use crate::raise::{finish_win, raise};
 use crate::requests::{self, RequestKind, RequestState};
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{Ordering, fence};
@@ -34,7 +34,7 @@ pub(super) unsafe fn start(
     operation: impl FnOnce(RealWin, &mut RealRequest) -> c_int,
 ) -> c_int {
     let Some(comm) = window::comm_of(rt, win) else {
-        return raise(rt, procedure, ERR_WIN, None);
+        return handle_error(rt, procedure, ERR_WIN, None);
     };
     if request.is_null() {
         return finish_win(rt, procedure, ERR_ARG, win);
@@ -103,7 +103,7 @@ fn bytes_of(rt: &Runtime, count: c_int, datatype: VirtDatatype) -> Option<u64> {
 /// Returns address and length of a target that this process can load or store itself.
 ///
 /// The library handles everything else: derived datatypes, targets on other nodes, and errors.
-fn mapped(
+fn mapped_target(
     rt: &Runtime,
     win: VirtWin,
     (rank, disp): (c_int, isize),
@@ -159,7 +159,7 @@ macro_rules! transfers {
             let rt = $crate::calls::runtime();
             let (here, there) = ((origin_count, origin_datatype), (target_count, target_datatype));
             if let Some((memory, bytes)) =
-                mapped(rt, win, (target_rank, target_disp), here, there)
+                mapped_target(rt, win, (target_rank, target_disp), here, there)
             {
                 // SAFETY: the program's buffer, and memory inside of the window.
                 unsafe { $copy(origin_addr, memory, bytes) };

@@ -3,13 +3,13 @@
 
 use crate::Runtime;
 use crate::calls::runtime;
+use crate::error_handling::{finish, handle_error};
 use crate::errors::{ERR_ARG, ERR_OP, SUCCESS};
 use crate::generated::callbacks::UserFunction;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtDatatype, VirtOp, real_datatype, real_op};
 use crate::journal;
 use crate::objects::op;
-use crate::raise::{finish, raise};
 use std::ffi::{c_int, c_void};
 
 /// Implements `MPI_Op_create`, also for functions that get a pointer to an `MPI_Count`.
@@ -24,10 +24,10 @@ pub(super) unsafe fn create(
     op: *mut VirtOp,
 ) -> c_int {
     if op.is_null() {
-        return raise(rt, procedure, ERR_OP, None);
+        return handle_error(rt, procedure, ERR_OP, None);
     }
     let Some(function) = function else {
-        return raise(rt, procedure, ERR_ARG, None);
+        return handle_error(rt, procedure, ERR_ARG, None);
     };
     let is_large = procedure == Proc::MPI_Op_create_c;
     match op::create(rt, function as usize as u64, commute != 0, is_large) {
@@ -36,7 +36,7 @@ pub(super) unsafe fn create(
             unsafe { *op = handle };
             SUCCESS
         }
-        Err(rc) => raise(rt, procedure, rc, None),
+        Err(rc) => handle_error(rt, procedure, rc, None),
     }
 }
 
@@ -50,10 +50,10 @@ pub unsafe extern "C" fn ompi_op_set_cxx_callback(
 ) {
     let rt = runtime();
     // The record has no such call, so a replay would fail.
-    journal::give_up(rt);
+    journal::drop_recording(rt);
     let inner = function.map_or(0, |function| function as usize as u64);
     if !op::set_inner(rt, op, inner) {
-        raise(rt, Proc::MPI_Op_create, ERR_OP, None);
+        handle_error(rt, Proc::MPI_Op_create, ERR_OP, None);
     }
 }
 
@@ -61,7 +61,7 @@ pub unsafe extern "C" fn MPI_Op_free(op: *mut VirtOp) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Op_free;
     if op.is_null() {
-        return raise(rt, procedure, ERR_OP, None);
+        return handle_error(rt, procedure, ERR_OP, None);
     }
     // SAFETY: the program's address of a handle.
     let rc = op::free(rt, unsafe { *op });
@@ -86,7 +86,7 @@ macro_rules! reduce_local {
             let (real_datatype, real_op) = (real_datatype(rt, datatype), real_op(rt, op));
             // The real library dereferences the datatype before it checks it.
             if real_datatype.0.is_null() {
-                return raise(rt, Proc::$name, crate::errors::ERR_TYPE, None);
+                return handle_error(rt, Proc::$name, crate::errors::ERR_TYPE, None);
             }
             // SAFETY: the program's arguments are passed on.
             let rc = unsafe { real::$real(inbuf, inoutbuf, count, real_datatype, real_op) };

@@ -12,11 +12,11 @@ use super::arguments::outcome;
 use crate::Runtime;
 use crate::attempt;
 use crate::calls::runtime;
+use crate::error_handling::finish;
 use crate::errors::{ERR_ARG, ERR_COMM, ERR_REQUEST, SUCCESS};
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtDatatype, VirtInfo, VirtRequest};
 use crate::objects::comm;
-use crate::raise::finish;
 use crate::requests::{
     self, Argument, RequestIdentity, RequestKind, RequestRecipe, partitioned_identity,
 };
@@ -110,7 +110,7 @@ inits! {
 }
 
 /// Returns the index of a request that this procedure has made.
-fn found(rt: &Runtime, request: VirtRequest, procedure: Proc) -> Option<u32> {
+fn request_made_by(rt: &Runtime, request: VirtRequest, procedure: Proc) -> Option<u32> {
     let index = requests::index(rt, request)?;
     let RequestKind::Recorded(number) = requests::get(rt, index)?.kind else {
         return None;
@@ -120,15 +120,15 @@ fn found(rt: &Runtime, request: VirtRequest, procedure: Proc) -> Option<u32> {
 }
 
 /// Marks partitions of an active message as ready.
-fn ready(
+fn mark_ready(
     rt: &Runtime,
     procedure: Proc,
     request: VirtRequest,
     count: c_int,
     call: impl FnOnce(RealRequest) -> c_int,
 ) -> c_int {
-    let index =
-        found(rt, request, Proc::MPI_Psend_init).filter(|&index| requests::is_active(rt, index));
+    let index = request_made_by(rt, request, Proc::MPI_Psend_init)
+        .filter(|&index| requests::is_active(rt, index));
     let Some(index) = index else {
         return finish(rt, procedure, ERR_REQUEST, None);
     };
@@ -142,7 +142,7 @@ fn ready(
 pub unsafe extern "C" fn MPI_Pready(partition: c_int, request: VirtRequest) -> c_int {
     let rt = runtime();
     // SAFETY: a partitioned request that has been started.
-    ready(rt, Proc::MPI_Pready, request, 1, |real| unsafe {
+    mark_ready(rt, Proc::MPI_Pready, request, 1, |real| unsafe {
         real::PMPI_Pready(partition, real)
     })
 }
@@ -150,7 +150,7 @@ pub unsafe extern "C" fn MPI_Pready(partition: c_int, request: VirtRequest) -> c
 pub unsafe extern "C" fn MPI_Pready_range(low: c_int, high: c_int, request: VirtRequest) -> c_int {
     let rt = runtime();
     // SAFETY: a partitioned request that has been started.
-    ready(
+    mark_ready(
         rt,
         Proc::MPI_Pready_range,
         request,
@@ -166,7 +166,7 @@ pub unsafe extern "C" fn MPI_Pready_list(
 ) -> c_int {
     let rt = runtime();
     // SAFETY: a partitioned request that has been started, and the program's array.
-    ready(rt, Proc::MPI_Pready_list, request, length, |real| unsafe {
+    mark_ready(rt, Proc::MPI_Pready_list, request, length, |real| unsafe {
         real::PMPI_Pready_list(length, list, real)
     })
 }
@@ -180,7 +180,7 @@ pub unsafe extern "C" fn MPI_Parrived(
     let rt = runtime();
     let procedure = Proc::MPI_Parrived;
     outcome!(cut::here(rt));
-    let Some(index) = found(rt, request, Proc::MPI_Precv_init) else {
+    let Some(index) = request_made_by(rt, request, Proc::MPI_Precv_init) else {
         return finish(rt, procedure, ERR_REQUEST, None);
     };
     let mut arrived = 1;

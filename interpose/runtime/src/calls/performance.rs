@@ -1,7 +1,7 @@
 //! Performance variables (MPI 4.1, section 15.3.7): sessions and handles.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
-use super::tool::{give_back, must_be_open, object_at, real_of, returned};
+use super::tool::{free_handle, must_be_open, object_at, real_of, returned};
 use crate::Runtime;
 use crate::calls::runtime;
 use crate::errors::check;
@@ -46,7 +46,7 @@ pub unsafe extern "C" fn MPI_T_pvar_session_free(session: *mut *mut c_void) -> c
             tool::set_real(rt, ToolHandleKind::Pvar, index, null_mut());
         }
         // SAFETY: a session of the library.
-        give_back(rt, ToolHandleKind::Session, number, given, |real| unsafe {
+        free_handle(rt, ToolHandleKind::Session, number, given, |real| unsafe {
             real::PMPI_T_pvar_session_free(real)
         })
     };
@@ -111,7 +111,7 @@ pub unsafe extern "C" fn MPI_T_pvar_handle_free(
             .remove(index)
             .ok_or(INVALID_HANDLE)?;
         // SAFETY: a handle of the library.
-        give_back(rt, ToolHandleKind::Pvar, index, given, |real| unsafe {
+        free_handle(rt, ToolHandleKind::Pvar, index, given, |real| unsafe {
             real::PMPI_T_pvar_handle_free(session, real)
         })
     };
@@ -119,7 +119,7 @@ pub unsafe extern "C" fn MPI_T_pvar_handle_free(
 }
 
 /// Calls a procedure with a handle of a session.
-fn with_one(
+fn call_with_handle(
     rt: &Runtime,
     session: *mut c_void,
     handle: *mut c_void,
@@ -135,19 +135,19 @@ fn with_one(
 ///
 /// Handles for which the procedure is not allowed are skipped then. The library never gets the
 /// constant for all handles: MPICH's library uses that of the standard ABI as an address.
-fn with_any(
+fn call_with_handles(
     rt: &Runtime,
     session: *mut c_void,
     handle: *mut c_void,
     call: impl Fn(*mut c_void, *mut c_void) -> c_int,
 ) -> Result<(), c_int> {
     if handle != ALL {
-        return with_one(rt, session, handle, call);
+        return call_with_handle(rt, session, handle, call);
     }
     must_be_open(rt)?;
     let number = tool::index(ToolHandleKind::Session, session).ok_or(INVALID_SESSION)?;
     for index in pvars_of(rt, number) {
-        match with_one(
+        match call_with_handle(
             rt,
             session,
             tool::handle(ToolHandleKind::Pvar, index),
@@ -160,7 +160,7 @@ fn with_any(
     Ok(())
 }
 
-fn note_started(rt: &Runtime, session: *mut c_void, handle: *mut c_void, started: bool) {
+fn record_started(rt: &Runtime, session: *mut c_void, handle: *mut c_void, started: bool) {
     let handles = match tool::index(ToolHandleKind::Session, session) {
         Some(session) if handle == ALL => pvars_of(rt, session),
         _ => tool::index(ToolHandleKind::Pvar, handle)
@@ -185,16 +185,16 @@ macro_rules! pvars {
             returned($with(rt, session, handle, |real_session, real| {
                 // SAFETY: handles of the library, and the program's buffer.
                 unsafe { real::$real(real_session, real $(, $argument)?) }
-            }).inspect(|()| { $(note_started(rt, session, handle, $started);)? }))
+            }).inspect(|()| { $(record_started(rt, session, handle, $started);)? }))
         }
     )*};
 }
 
 pvars! {
-    MPI_T_pvar_start, PMPI_T_pvar_start() with_any notes true;
-    MPI_T_pvar_stop, PMPI_T_pvar_stop() with_any notes false;
-    MPI_T_pvar_read, PMPI_T_pvar_read(buf: *mut c_void) with_one;
-    MPI_T_pvar_write, PMPI_T_pvar_write(buf: *const c_void) with_one;
-    MPI_T_pvar_reset, PMPI_T_pvar_reset() with_any;
-    MPI_T_pvar_readreset, PMPI_T_pvar_readreset(buf: *mut c_void) with_one;
+    MPI_T_pvar_start, PMPI_T_pvar_start() call_with_handles notes true;
+    MPI_T_pvar_stop, PMPI_T_pvar_stop() call_with_handles notes false;
+    MPI_T_pvar_read, PMPI_T_pvar_read(buf: *mut c_void) call_with_handle;
+    MPI_T_pvar_write, PMPI_T_pvar_write(buf: *const c_void) call_with_handle;
+    MPI_T_pvar_reset, PMPI_T_pvar_reset() call_with_handles;
+    MPI_T_pvar_readreset, PMPI_T_pvar_readreset(buf: *mut c_void) call_with_handle;
 }

@@ -7,15 +7,15 @@
 )]
 
 use super::arguments::{envelope, outcome};
-use super::memory::buffered_send;
+use super::mpi_memory::buffered_send;
 use super::point_to_point::init_persistent;
 use crate::Runtime;
 use crate::arch::Rewound;
 use crate::calls::runtime;
+use crate::error_handling::finish;
 use crate::errors::{ERR_REQUEST, SUCCESS};
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtDatatype, VirtRequest};
-use crate::raise::finish;
 use crate::requests::{self, EMPTY_STATUS, RequestKind, SendMode};
 use crate::{completion, drained, posting, recovery};
 use std::ffi::{c_int, c_void};

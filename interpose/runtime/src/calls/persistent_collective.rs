@@ -5,12 +5,12 @@
 
 use crate::Runtime;
 use crate::attempt;
+use crate::error_handling::finish;
 use crate::errors::{ERR_COMM, SUCCESS};
 use crate::generated::Proc;
 use crate::handles::{VirtComm, VirtRequest};
 use crate::objects::comm;
 use crate::posting;
-use crate::raise::finish;
 use crate::requests::{self, Argument, RequestRecipe};
 use crate::world;
 use std::ffi::c_int;

@@ -12,14 +12,14 @@
 )]
 
 use super::arguments::{envelope, outcome};
-use super::memory::buffered_send;
+use super::mpi_memory::buffered_send;
 use crate::Runtime;
 use crate::attempt;
 use crate::calls::runtime;
+use crate::error_handling::finish;
 use crate::errors::SUCCESS;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtDatatype, VirtRequest, real_comm, real_datatype};
-use crate::raise::finish;
 use crate::requests::{self, RequestKind, RequestState};
 use crate::{arch, completion, cut, posting, work_flags};
 use std::ffi::{c_int, c_void};
@@ -37,11 +37,11 @@ type RealIsend = unsafe extern "C" fn(
     *mut RealRequest,
 ) -> c_int;
 /// Arguments of a send.
-pub(super) type Message = (*const c_void, c_int, VirtDatatype, c_int, c_int, VirtComm);
+pub(super) type SendArguments = (*const c_void, c_int, VirtDatatype, c_int, c_int, VirtComm);
 
 /// Returns the kind of a send's request.
 #[inline(always)]
-fn kind(procedure: Proc) -> RequestKind {
+fn request_kind(procedure: Proc) -> RequestKind {
     match procedure {
         Proc::MPI_Ssend | Proc::MPI_Issend => RequestKind::Synchronous,
         _ => RequestKind::Send,
@@ -55,7 +55,7 @@ unsafe fn send(
     procedure: Proc,
     blocking: RealSend,
     nonblocking: RealIsend,
-    message: Message,
+    message: SendArguments,
 ) -> c_int {
     let (buf, count, datatype, dest, tag, comm) = message;
     if !work_flags::is_any_set() {
@@ -88,7 +88,7 @@ unsafe fn send_on_record(
     rt: &Runtime,
     procedure: Proc,
     nonblocking: RealIsend,
-    message: Message,
+    message: SendArguments,
 ) -> c_int {
     let (buf, count, datatype, dest, tag, comm) = message;
     let (real_type, real_comm) = (real_datatype(rt, datatype), real_comm(rt, comm));
@@ -105,7 +105,7 @@ unsafe fn send_on_record(
             if rc != SUCCESS {
                 return finish(rt, procedure, rc, Some(comm));
             }
-            requests::add_send(rt, kind(procedure), comm, (dest, tag), request)
+            requests::add_send(rt, request_kind(procedure), comm, (dest, tag), request)
         }
     };
     requests::record_call(rt, [Some(handle), None]);
@@ -121,7 +121,7 @@ unsafe fn isend(
     rt: &Runtime,
     procedure: Proc,
     nonblocking: RealIsend,
-    (buf, count, datatype, dest, tag, comm): Message,
+    (buf, count, datatype, dest, tag, comm): SendArguments,
     handle: *mut VirtRequest,
 ) -> c_int {
     let mut request = RealRequest(std::ptr::null_mut());
@@ -140,7 +140,7 @@ unsafe fn isend(
         if rc != SUCCESS {
             return failed(rt, procedure, rc, comm);
         }
-        let sent = requests::add_send(rt, kind(procedure), comm, (dest, tag), request);
+        let sent = requests::add_send(rt, request_kind(procedure), comm, (dest, tag), request);
         handle.write(sent);
     }
     SUCCESS

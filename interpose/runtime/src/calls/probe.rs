@@ -6,13 +6,13 @@ use crate::Runtime;
 use crate::arch::Rewound;
 use crate::calls::runtime;
 use crate::drained::MatchedLocation;
+use crate::error_handling::finish;
 use crate::errors::{ERR_REQUEST, SUCCESS};
 use crate::generated::{Proc, real};
 use crate::handles::{
     self, VirtComm, VirtDatatype, VirtMessage, VirtRequest, real_comm, real_datatype, real_message,
 };
 use crate::objects::comm;
-use crate::raise::finish;
 use crate::requests::{EMPTY_STATUS, RequestKind, RequestState};
 use crate::{completion, cut, drained, recovery, requests};
 use std::ffi::{c_int, c_void};
@@ -86,9 +86,14 @@ fn no_process(rt: &Runtime) -> VirtMessage {
 }
 
 /// Matched message with its status, if there is one, and the return code.
-type Matched = (Option<(VirtMessage, Status)>, c_int);
+type MatchResult = (Option<(VirtMessage, Status)>, c_int);
 
-fn improbe(rt: &Runtime, source: c_int, tag: c_int, comm: VirtComm) -> Result<Matched, Rewound> {
+fn improbe(
+    rt: &Runtime,
+    source: c_int,
+    tag: c_int,
+    comm: VirtComm,
+) -> Result<MatchResult, Rewound> {
     if let Some(early) = drained::claim(rt, comm, source, tag) {
         return Ok((Some(early), SUCCESS));
     }

@@ -10,10 +10,10 @@ use super::arguments::{envelope, outcome, put_status};
 use super::point_to_point::{failed, init_persistent};
 use super::runtime;
 use crate::Runtime;
+use crate::error_handling::finish;
 use crate::errors::SUCCESS;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtDatatype, VirtRequest, real_comm, real_datatype};
-use crate::raise::finish;
 use crate::requests::{self, Envelope, RequestKind, RequestState};
 use crate::{arch, attempt, completion, cut, drained, posting, work_flags};
 use std::ffi::{c_int, c_void};
@@ -53,7 +53,7 @@ pub unsafe extern "C" fn MPI_Recv(
             return SUCCESS;
         }
         // SAFETY: the program's arguments are passed on.
-        return unsafe { received_badly(rt, Proc::MPI_Recv, rc, got, comm, status) };
+        return unsafe { finish_failed_receive(rt, Proc::MPI_Recv, rc, got, comm, status) };
     }
     // SAFETY: the program's arguments are passed on.
     unsafe {
@@ -70,7 +70,7 @@ pub unsafe extern "C" fn MPI_Recv(
 /// A message that was too long has been received nevertheless.
 #[cold]
 #[inline(never)]
-pub(super) unsafe fn received_badly(
+pub(super) unsafe fn finish_failed_receive(
     rt: &Runtime,
     procedure: Proc,
     rc: c_int,
@@ -128,7 +128,7 @@ pub unsafe extern "C" fn MPI_Irecv(
     if drained::has_any() {
         // SAFETY: the program's arguments are passed on.
         return unsafe {
-            receive_from_early(
+            receive_possibly_drained(
                 rt,
                 envelope(buf, count, datatype, source, tag, comm),
                 request,
@@ -164,7 +164,11 @@ pub unsafe extern "C" fn MPI_Irecv(
 
 /// [`MPI_Irecv`] while a drained message may exist.
 #[inline(never)]
-unsafe fn receive_from_early(rt: &Runtime, envelope: Envelope, request: *mut VirtRequest) -> c_int {
+unsafe fn receive_possibly_drained(
+    rt: &Runtime,
+    envelope: Envelope,
+    request: *mut VirtRequest,
+) -> c_int {
     let (state, real_request, rc) = posting::receive(rt, envelope);
     let rc = attempt!(rt, rc);
     if rc == SUCCESS {

@@ -4,11 +4,12 @@
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use super::arguments::{outcome, put, put_text};
+use super::assembly_sides;
 use super::environment;
-use super::sides;
 use crate::Runtime;
 use crate::attempt;
 use crate::calls::runtime;
+use crate::error_handling::{handle_error, handle_error_on};
 use crate::errors::{ERR_ARG, ERR_RANK, ERR_UNSUPPORTED_OPERATION, SUCCESS};
 use crate::generated::{HandleKind, Proc};
 use crate::handles::{VirtComm, VirtErrhandler, VirtGroup, VirtInfo, VirtSession};
@@ -18,7 +19,6 @@ use crate::objects::group::ERR_GROUP;
 use crate::objects::lookup::{from_fortran, to_fortran};
 use crate::objects::session::{self, ERR_SESSION, SETS};
 use crate::objects::{comm, group, info, objects};
-use crate::raise::{raise, raise_on};
 use crate::{cut, drained, requests, world};
 use std::ffi::{CStr, c_char, c_int};
 use understudy_catalogue::message;
@@ -38,13 +38,13 @@ fn finish(
     match outcome {
         Ok(()) => SUCCESS,
         Err(rc) if session::index(rt, session).is_some() => {
-            raise_on(rt, procedure, rc, ErrorObject::Session(session))
+            handle_error_on(rt, procedure, rc, ErrorObject::Session(session))
         }
-        Err(rc) => raise(rt, procedure, rc, None),
+        Err(rc) => handle_error(rt, procedure, rc, None),
     }
 }
 
-fn known(rt: &Runtime, session: VirtSession) -> Result<u32, c_int> {
+fn index_of(rt: &Runtime, session: VirtSession) -> Result<u32, c_int> {
     session::index(rt, session).ok_or(ERR_SESSION)
 }
 
@@ -69,11 +69,11 @@ pub unsafe extern "C" fn MPI_Session_init(
     let rt = runtime();
     let procedure = Proc::MPI_Session_init;
     if session.is_null() || !errhandler::is_of(rt, errhandler, ErrhandlerKind::Session) {
-        return raise_on(rt, procedure, ERR_ARG, ErrorObject::New(errhandler));
+        return handle_error_on(rt, procedure, ERR_ARG, ErrorObject::New(errhandler));
     }
     if world::is_initialised() && world::get(rt).finalized {
         log::error!("{}", message::SESSION_AFTER_FINALIZE);
-        return raise_on(
+        return handle_error_on(
             rt,
             procedure,
             ERR_UNSUPPORTED_OPERATION,
@@ -103,9 +103,9 @@ pub unsafe extern "C" fn MPI_Session_finalize(session: *mut VirtSession) -> c_in
     let procedure = Proc::MPI_Session_finalize;
     // SAFETY: the program's address of a handle.
     let Some(handle) = (!session.is_null()).then(|| unsafe { *session }) else {
-        return raise(rt, procedure, ERR_ARG, None);
+        return handle_error(rt, procedure, ERR_ARG, None);
     };
-    let outcome = known(rt, handle).map(|it| session::remove(rt, it));
+    let outcome = index_of(rt, handle).map(|it| session::remove(rt, it));
     requests::detach(rt, handle.into());
     if outcome.is_ok() {
         // SAFETY: the program's address of a handle.
@@ -122,7 +122,7 @@ pub unsafe extern "C" fn MPI_Session_get_info(
     let rt = runtime();
     let level = (b"thread_level".to_vec(), environment::level_name().to_vec());
     // SAFETY: the program's argument is passed on.
-    let outcome = known(rt, session).and_then(|_| unsafe { put_info(rt, info_used, level) });
+    let outcome = index_of(rt, session).and_then(|_| unsafe { put_info(rt, info_used, level) });
     finish(rt, Proc::MPI_Session_get_info, session, outcome)
 }
 
@@ -146,7 +146,7 @@ unsafe fn put_info(
 pub unsafe extern "C" fn MPI_Session_set_info(session: VirtSession, info: VirtInfo) -> c_int {
     let rt = runtime();
     let outcome =
-        known(rt, session).and_then(|_| info::index(rt, info).map(|_| ()).ok_or(info::ERR_INFO));
+        index_of(rt, session).and_then(|_| info::index(rt, info).map(|_| ()).ok_or(info::ERR_INFO));
     finish(rt, Proc::MPI_Session_set_info, session, outcome)
 }
 
@@ -157,7 +157,8 @@ pub unsafe extern "C" fn MPI_Session_get_num_psets(
 ) -> c_int {
     let rt = runtime();
     // SAFETY: the program's argument is passed on.
-    let outcome = known(rt, session).and_then(|_| unsafe { put(npset_names, SETS.len() as c_int) });
+    let outcome =
+        index_of(rt, session).and_then(|_| unsafe { put(npset_names, SETS.len() as c_int) });
     finish(rt, Proc::MPI_Session_get_num_psets, session, outcome)
 }
 
@@ -176,7 +177,7 @@ pub unsafe extern "C" fn MPI_Session_get_nth_pset(
         .ok()
         .and_then(|n| SETS.get(n))
         .ok_or(ERR_ARG);
-    let outcome = known(rt, session).and(name).and_then(|name| {
+    let outcome = index_of(rt, session).and(name).and_then(|name| {
         let bytes = name.to_bytes();
         // SAFETY: the program's address for the length, and memory of this length.
         unsafe {
@@ -200,7 +201,7 @@ pub unsafe extern "C" fn MPI_Session_get_pset_info(
 ) -> c_int {
     let rt = runtime();
     // SAFETY: the program's arguments are passed on.
-    let outcome = known(rt, session).and_then(|_| unsafe {
+    let outcome = index_of(rt, session).and_then(|_| unsafe {
         let members = session::members(rt, text(pset_name)?).ok_or(ERR_ARG)?;
         put_info(
             rt,
@@ -218,7 +219,7 @@ pub unsafe extern "C" fn MPI_Group_from_session_pset(
 ) -> c_int {
     let rt = runtime();
     // SAFETY: the program's arguments are passed on.
-    let outcome = known(rt, session).and_then(|_| unsafe {
+    let outcome = index_of(rt, session).and_then(|_| unsafe {
         put(newgroup, group::null_handle(rt))?;
         let members = session::members(rt, text(pset_name)?).ok_or(ERR_ARG)?;
         put(newgroup, group::create(rt, members, session.0 as u64)?)
@@ -257,7 +258,7 @@ fn members_with_me(rt: &Runtime, group: VirtGroup) -> Result<Vec<Worker>, c_int>
 
 /// Tag that distinguishes simultaneous constructors of one group.
 #[derive(Clone, Copy)]
-struct Tag {
+struct ConstructorTag {
     /// Number for the library; other tags may have an equal one.
     number: c_int,
     name: u64,
@@ -267,18 +268,18 @@ struct Tag {
 ///
 /// # Safety
 /// `tag` is a C string of the program, or null.
-unsafe fn checked(
+unsafe fn check_arguments(
     rt: &Runtime,
     tag: *const c_char,
     errhandler: VirtErrhandler,
     new: *mut VirtComm,
-) -> Result<Tag, c_int> {
+) -> Result<ConstructorTag, c_int> {
     // SAFETY: the caller guarantees it.
     let tag = unsafe { text(tag) }?;
     if new.is_null() || !errhandler::is_of(rt, errhandler, ErrhandlerKind::Comm) {
         return Err(ERR_ARG);
     }
-    Ok(Tag {
+    Ok(ConstructorTag {
         number: create::tag_of(tag),
         name: xxh3_64(tag.to_bytes()),
     })
@@ -308,10 +309,10 @@ macro_rules! construct {
             )
         ) {
             SUCCESS => (),
-            rc => return raise_on($rt, $procedure, rc, ErrorObject::New($errhandler)),
+            rc => return handle_error_on($rt, $procedure, rc, ErrorObject::New($errhandler)),
         }
         let Some(made) = made else {
-            return raise_on($rt, $procedure, ERR_ARG, ErrorObject::New($errhandler));
+            return handle_error_on($rt, $procedure, ERR_ARG, ErrorObject::New($errhandler));
         };
         let new = create::register($rt, made, comm::world_handle($rt));
         drained::drop_on($rt, new);
@@ -336,7 +337,7 @@ pub unsafe extern "C" fn MPI_Comm_create_from_group(
     let rt = runtime();
     let procedure = Proc::MPI_Comm_create_from_group;
     // SAFETY: the program's arguments are passed on.
-    let tag = match unsafe { checked(rt, tag, errhandler, newcomm) } {
+    let tag = match unsafe { check_arguments(rt, tag, errhandler, newcomm) } {
         Ok(_) if group == group::empty_handle(rt) => {
             // SAFETY: the program's address for the handle, which was checked.
             unsafe { newcomm.write(comm::null_handle(rt)) };
@@ -347,7 +348,7 @@ pub unsafe extern "C" fn MPI_Comm_create_from_group(
     };
     match tag {
         Ok(tag) => {
-            outcome!(cut::assemble(rt, || sides::of_group(
+            outcome!(cut::assemble(rt, || assembly_sides::of_group(
                 rt, None, group, tag.name
             )));
             construct!(
@@ -360,7 +361,7 @@ pub unsafe extern "C" fn MPI_Comm_create_from_group(
                 |new: &mut RealComm| { create::create_of_group(rt, group, tag.number, new) }
             )
         }
-        Err(rc) => raise_on(rt, procedure, rc, ErrorObject::New(errhandler)),
+        Err(rc) => handle_error_on(rt, procedure, rc, ErrorObject::New(errhandler)),
     }
 }
 
@@ -400,7 +401,7 @@ pub unsafe extern "C" fn MPI_Intercomm_create_from_groups(
     let local = members_with_me(rt, local_group)
         .and_then(|members| member_at(&members, local_leader).map(|leader| (members, leader)));
     // SAFETY: the program's arguments are passed on.
-    let tag = unsafe { checked(rt, tag, errhandler, newintercomm) };
+    let tag = unsafe { check_arguments(rt, tag, errhandler, newintercomm) };
     match local.and_then(|local| Ok((local, tag?))) {
         Ok(((members, leader), tag)) => {
             let remote = (remote_group, remote_leader);
@@ -408,7 +409,7 @@ pub unsafe extern "C" fn MPI_Intercomm_create_from_groups(
             let local = (local_group, local_leader);
             outcome!(cut::assemble(rt, || {
                 let leader = leader.ok().flatten();
-                sides::of_groups(rt, local, leader, tag.name)
+                assembly_sides::of_groups(rt, local, leader, tag.name)
             }));
             construct!(
                 rt,
@@ -422,6 +423,6 @@ pub unsafe extern "C" fn MPI_Intercomm_create_from_groups(
                 }
             )
         }
-        Err(rc) => raise_on(rt, procedure, rc, ErrorObject::New(errhandler)),
+        Err(rc) => handle_error_on(rt, procedure, rc, ErrorObject::New(errhandler)),
     }
 }

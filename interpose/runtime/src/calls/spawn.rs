@@ -29,7 +29,7 @@ unsafe fn spawn(
         return 0;
     }
     // A replay would have no spawned processes.
-    journal::give_up(rt);
+    journal::drop_recording(rt);
     let number = {
         let mut dynamic = dynamic::get_mut(rt);
         dynamic.spawns += 1;

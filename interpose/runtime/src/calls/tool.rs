@@ -70,17 +70,17 @@ pub unsafe extern "C" fn MPI_T_finalize() -> c_int {
 }
 
 /// Datatype and enumeration of a variable, which are translated for the program.
-struct Types {
+struct TranslatedTypes {
     datatype: RealDatatype,
     enumtype: *mut c_void,
 }
 
-impl Types {
+impl TranslatedTypes {
     /// Queries a variable from the library, and translates its types for the program.
     ///
     /// # Safety
     /// `datatype` and `enumtype` are the program's addresses, or null.
-    unsafe fn ask(
+    unsafe fn query_variable(
         rt: &Runtime,
         (datatype, enumtype): (*mut VirtDatatype, *mut *mut c_void),
         (of, index): (ToolHandleKind, c_int),
@@ -90,7 +90,7 @@ impl Types {
             return NOT_INITIALIZED;
         }
         let null = || predefined_handle(rt, "ompi_mpi_datatype_null");
-        let mut types = Types {
+        let mut types = TranslatedTypes {
             datatype: real_datatype(rt, VirtDatatype(null())),
             enumtype: null_mut(),
         };
@@ -136,7 +136,7 @@ pub unsafe extern "C" fn MPI_T_cvar_get_info(
     let rt = runtime();
     // SAFETY: the program's arguments are passed on.
     unsafe {
-        Types::ask(
+        TranslatedTypes::query_variable(
             rt,
             (datatype, enumtype),
             (ToolHandleKind::CvarEnum, cvar_index),
@@ -168,7 +168,7 @@ pub unsafe extern "C" fn MPI_T_pvar_get_info(
     let rt = runtime();
     // SAFETY: the program's arguments are passed on.
     unsafe {
-        Types::ask(
+        TranslatedTypes::query_variable(
             rt,
             (datatype, enumtype),
             (ToolHandleKind::PvarEnum, pvar_index),
@@ -286,7 +286,7 @@ pub(super) fn real_of(
 }
 
 /// Invalidates the program's handle, and frees the library's, if there is one.
-pub(super) fn give_back(
+pub(super) fn free_handle(
     rt: &Runtime,
     of: ToolHandleKind,
     index: u32,
@@ -316,7 +316,7 @@ pub unsafe extern "C" fn MPI_T_cvar_handle_free(handle: *mut *mut c_void) -> c_i
             .remove(index)
             .ok_or(INVALID_HANDLE)?;
         // SAFETY: a handle of the library.
-        give_back(rt, ToolHandleKind::Cvar, index, given, |real| unsafe {
+        free_handle(rt, ToolHandleKind::Cvar, index, given, |real| unsafe {
             real::PMPI_T_cvar_handle_free(real)
         })
     };

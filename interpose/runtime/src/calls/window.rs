@@ -4,11 +4,11 @@
 //! handles. Windows with spawned processes as members are in `with_spawned`.
 
 mod new_window;
-mod part;
+mod shared_query;
 mod window_calls;
 mod with_spawned;
 
-pub use part::MPI_Win_shared_query;
+pub use shared_query::MPI_Win_shared_query;
 pub use window_calls::{
     MPI_Win_allocate, MPI_Win_allocate_shared, MPI_Win_attach, MPI_Win_c2f, MPI_Win_create,
     MPI_Win_create_dynamic, MPI_Win_detach, MPI_Win_f2c, MPI_Win_free, MPI_Win_get_group,

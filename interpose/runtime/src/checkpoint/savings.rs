@@ -10,10 +10,10 @@ use understudy_image::runs::{self, PageRun};
 use understudy_numbers::Epoch;
 
 /// Largest number of listed annotations of a capture.
-const ROWS: usize = 64;
+const MAX_LISTED_ANNOTATIONS: usize = 64;
 
 /// Records the omitted pages, if the program has annotated memory.
-pub fn tell(
+pub fn record(
     rt: &Runtime,
     epoch: Epoch,
     at_point: bool,
@@ -26,14 +26,14 @@ pub fn tell(
     }
     let pages = runs::total(&left_out.written);
     let mut marks = shares(&counting, left_out, spared);
-    marks.extend(forgotten.into_iter().map(|mark| Share {
+    marks.extend(forgotten.into_iter().map(|mark| AnnotationShare {
         mark,
         counts: false,
         held: 0,
         saved: 0,
     }));
     marks.sort_by_key(|it| std::cmp::Reverse((it.saved, it.held)));
-    marks.truncate(ROWS);
+    marks.truncate(MAX_LISTED_ANNOTATIONS);
     let name =
         |place| annotations::place_name(rt, place, || address_names::names(&[place]).concat());
     let marks = marks.into_iter().map(|share| share.saving(name));
@@ -45,14 +45,14 @@ pub fn tell(
 }
 
 /// Pages that an annotation has left out of a capture.
-struct Share {
+struct AnnotationShare {
     mark: Annotation,
     counts: bool,
     held: u64,
     saved: u64,
 }
 
-impl Share {
+impl AnnotationShare {
     fn saving(&self, name: impl Fn(u64) -> String) -> AnnotationSaving {
         let Annotation { way, memory, place } = self.mark;
         AnnotationSaving {
@@ -72,7 +72,11 @@ impl Share {
 ///
 /// Pages with several annotations count for the first one. Pages whose changes functions undo are
 /// captured, but the own replica omits those in `spared`.
-fn shares(marks: &[Annotation], mut left_out: OmittedPages, spared: &[PageRun]) -> Vec<Share> {
+fn shares(
+    marks: &[Annotation],
+    mut left_out: OmittedPages,
+    spared: &[PageRun],
+) -> Vec<AnnotationShare> {
     let take = |from: &mut Vec<PageRun>, pages: &[PageRun]| {
         let taken = runs::total(&runs::intersect(from, pages));
         *from = runs::subtract(from, pages);
@@ -81,14 +85,14 @@ fn shares(marks: &[Annotation], mut left_out: OmittedPages, spared: &[PageRun]) 
     let share = |&mark: &Annotation| {
         let pages = annotations::whole_pages(mark.memory);
         if mark.way == Way::Reverse {
-            return Share {
+            return AnnotationShare {
                 mark,
                 counts: true,
                 held: runs::total(&runs::intersect(spared, &pages)),
                 saved: 0,
             };
         }
-        Share {
+        AnnotationShare {
             mark,
             counts: true,
             held: take(&mut left_out.content, &pages),

@@ -23,28 +23,29 @@ const NO_AGREEMENT: &str = "the workers cannot agree on a cut";
 /// Time for which entries of collectives wait for the other workers in one vote.
 ///
 /// The values are the divisor of the interval, the minimum and the maximum.
-const HOLD: (u32, Duration, Duration) = (16, Duration::from_millis(20), Duration::from_millis(200));
+const ENTRY_WAIT: (u32, Duration, Duration) =
+    (16, Duration::from_millis(20), Duration::from_millis(200));
 /// Number of entries that may wait this long in one vote.
 ///
 /// While a worker waits at an entry, others wait inside of calls, and vote at their next one.
-const HOLDS: u32 = 4;
+const MAX_WAITING_ENTRIES: u32 = 4;
 /// Number of attempts in direct succession, if the only obstacle was that a worker continued.
-const TRIES: u32 = 6;
+const MAX_ATTEMPTS: u32 = 6;
 
 /// Time for which a worker stops before all workers have reached a call.
 ///
 /// Other workers may wait for it outside of MPI. The values are the divisor of the interval, which
 /// gives the minimum, and the maximum. The time doubles whenever the worker has given up.
-const STANDS: (u32, Duration) = (4, Duration::from_secs(64));
+const STOP_TIME: (u32, Duration) = (4, Duration::from_secs(64));
 /// Delay of the attempt after a worker has given up, as a multiple.
 ///
 /// The unit is the time for which the worker was stopped.
-const PAUSE: u32 = 10;
+const PAUSE_FACTOR: u32 = 10;
 
 /// Vote of a worker that has continued, in the second and the third vote.
 ///
 /// `OBJECTS` is the vote for another objection.
-const HAS_GONE_ON: i64 = 1;
+const HAS_CONTINUED: i64 = 1;
 const OBJECTS: i64 = 2;
 
 /// Takes part in an agreement on a cut at a call.
@@ -53,7 +54,7 @@ const OBJECTS: i64 = 2;
 #[inline(always)]
 pub fn here(rt: &Runtime) -> Result<(), Rewound> {
     if work_flags::is_any_set() {
-        look(rt)
+        poll_agreement(rt)
     } else {
         Ok(())
     }
@@ -63,7 +64,7 @@ pub fn here(rt: &Runtime) -> Result<(), Rewound> {
 #[inline(always)]
 pub fn meanwhile(rt: &Runtime) -> Result<(), Rewound> {
     if work_flags::is_any_set() {
-        look(rt)?;
+        poll_agreement(rt)?;
         if work_flags::is_set(SEVERAL) {
             mpi_lock::yield_lock()
         } else {
@@ -77,16 +78,16 @@ pub fn meanwhile(rt: &Runtime) -> Result<(), Rewound> {
 /// Makes progress with an agreement, and takes the cut if one is agreed.
 #[cold]
 #[inline(never)]
-pub(super) fn look(rt: &Runtime) -> Result<(), Rewound> {
+pub(super) fn poll_agreement(rt: &Runtime) -> Result<(), Rewound> {
     checkpoint::poll(rt)?;
-    if is_asked() {
+    if takes_part() {
         while step(rt)? == CallAction::Stop {}
     }
     Ok(())
 }
 
 /// True if this worker takes part in an agreement.
-fn is_asked() -> bool {
+fn takes_part() -> bool {
     work_flags::is_set(CUT_REQUESTED | AGREEING)
         && arch::top_frame().is_some()
         && world::is_protected()
@@ -97,7 +98,7 @@ fn is_asked() -> bool {
 /// Such calls are collectives over some of the workers, or locks. The entry waits for a limited
 /// time until all workers poll, as this worker could not stop inside of the call.
 #[inline]
-pub fn hold(rt: &Runtime) -> Result<(), Rewound> {
+pub fn enter_waiting_call(rt: &Runtime) -> Result<(), Rewound> {
     if work_flags::is_any_set() {
         wait_outside(rt)
     } else {
@@ -109,14 +110,14 @@ pub fn hold(rt: &Runtime) -> Result<(), Rewound> {
 #[inline(never)]
 fn wait_outside(rt: &Runtime) -> Result<(), Rewound> {
     checkpoint::poll(rt)?;
-    if !is_asked() {
+    if !takes_part() {
         return leave(rt);
     }
     let mut is_new = true;
     loop {
         let may = step(rt)?;
         if std::mem::take(&mut is_new) {
-            hold_again(rt);
+            restart_entry_wait(rt);
         }
         let may_wait = {
             let anywhere = &schedule::state(rt).anywhere;
@@ -130,9 +131,9 @@ fn wait_outside(rt: &Runtime) -> Result<(), Rewound> {
 }
 
 /// Starts a new waiting time if the last one ended at an earlier entry.
-fn hold_again(rt: &Runtime) {
+fn restart_entry_wait(rt: &Runtime) {
     let state = &mut *schedule::state(rt);
-    let (now, hold) = (Instant::now(), hold_for(state));
+    let (now, hold) = (Instant::now(), entry_wait(state));
     let anywhere = &mut state.anywhere;
     if anywhere.further_waits > 0 && anywhere.waits_until.is_some_and(|end| end <= now) {
         anywhere.further_waits -= 1;
@@ -141,26 +142,26 @@ fn hold_again(rt: &Runtime) {
 }
 
 /// Returns the time for which an entry waits.
-fn hold_for(state: &CutState) -> Duration {
-    (state.pace.interval() / HOLD.0).clamp(HOLD.1, HOLD.2)
+fn entry_wait(state: &CutState) -> Duration {
+    (state.pace.interval() / ENTRY_WAIT.0).clamp(ENTRY_WAIT.1, ENTRY_WAIT.2)
 }
 
 /// Enters a call that cannot be left before it completes.
 ///
 /// No worker may stop before this one has returned from it.
 pub fn leave(rt: &Runtime) -> Result<(), Rewound> {
-    recovery::check_own(rt, go_on(rt), NO_AGREEMENT)
+    recovery::check_own(rt, continue_program(rt), NO_AGREEMENT)
 }
 
 /// Implements [`leave`] for the end of this process, where failures are ignored.
-pub fn part(rt: &Runtime) {
-    let _ = go_on(rt);
+pub fn leave_at_end(rt: &Runtime) {
+    let _ = continue_program(rt);
 }
 
 #[inline]
-fn go_on(rt: &Runtime) -> mpi::Result<()> {
+fn continue_program(rt: &Runtime) -> mpi::Result<()> {
     if work_flags::is_set(AGREEING) && schedule::state(rt).anywhere.agreement.resume() {
-        tell_off(rt)?;
+        send_continued(rt)?;
     }
     Ok(())
 }
@@ -176,10 +177,10 @@ pub(super) fn finish(rt: &Runtime) {
     if let Some(vote) = before.vote {
         vote.cancel();
     }
-    is_over();
+    end_attempt();
 }
 
-fn is_over() {
+fn end_attempt() {
     work_flags::clear(CUT_REQUESTED | AGREEING);
     arch::undivert(&MAY_WAIT);
 }
@@ -189,7 +190,7 @@ fn step(rt: &Runtime) -> Result<CallAction, Rewound> {
     checkpoint::poll(rt)?;
     recovery::check_own(rt, advance(rt), NO_AGREEMENT)?;
     let may = schedule::state(rt).anywhere.agreement.permitted_action();
-    if may == CallAction::Stop && has_stood_long(rt) {
+    if may == CallAction::Stop && gives_up(rt) {
         leave(rt)?;
         return Ok(CallAction::Resume);
     }
@@ -202,24 +203,24 @@ fn step(rt: &Runtime) -> Result<CallAction, Rewound> {
         anywhere.agreement.end();
         anywhere.attempts = 0;
     }
-    is_over();
+    end_attempt();
     Ok(CallAction::Resume)
 }
 
 /// Returns the time for which this worker stops.
 ///
 /// It is at least a fraction of the interval, and longer if the worker has given up before.
-fn stands_for(state: &CutState) -> Duration {
+fn stop_time(state: &CutState) -> Duration {
     state
         .anywhere
         .max_stop_time
-        .max(state.pace.interval() / STANDS.0)
+        .max(state.pace.interval() / STOP_TIME.0)
 }
 
 /// Returns true if this worker gives up, as it has been stopped for this time.
-fn has_stood_long(rt: &Runtime) -> bool {
+fn gives_up(rt: &Runtime) -> bool {
     let state = &mut *schedule::state(rt);
-    let stands = stands_for(state);
+    let stands = stop_time(state);
     let anywhere = &mut state.anywhere;
     let is_long = |since: Instant| since.elapsed() >= stands;
     let gives_up = anywhere.agreement.may_resume() && anywhere.stood_since.is_some_and(is_long);
@@ -233,13 +234,13 @@ fn objects_now(rt: &Runtime) -> bool {
 }
 
 fn advance(rt: &Runtime) -> mpi::Result<()> {
-    hear(rt)?;
+    receive_continued(rt)?;
     let objects = objects_now(rt);
     let world = world::get(rt);
     let parts = (world::worker(rt), world.worker_count);
     let mut guard = schedule::state(rt);
     let state = &mut *guard;
-    let (hold, stands_now) = (hold_for(state), stands_for(state));
+    let (hold, stands_now) = (entry_wait(state), stop_time(state));
     let AnywhereAgreement {
         agreement,
         vote,
@@ -259,8 +260,11 @@ fn advance(rt: &Runtime) -> mpi::Result<()> {
         work_flags::set(AGREEING);
         arch::divert(&MAY_WAIT);
         agreement.begin();
-        (*waits_until, *holds, *which) =
-            (Some(Instant::now() + hold), HOLDS - 1, AnywhereVote::Gather);
+        (*waits_until, *holds, *which) = (
+            Some(Instant::now() + hold),
+            MAX_WAITING_ENTRIES - 1,
+            AnywhereVote::Gather,
+        );
         let [cost, rate] = state.pace.terms();
         let says = [i64::from(objects), cost, 0, rate];
         let first = MaxAllreduce::new(world.private, tag::CUT_GATHER, parts, says);
@@ -297,7 +301,7 @@ fn advance(rt: &Runtime) -> mpi::Result<()> {
                 (None, tag::CUT_CONFIRM)
             }
         };
-        is_near = *which != AnywhereVote::Gather && objections == HAS_GONE_ON;
+        is_near = *which != AnywhereVote::Gather && objections == HAS_CONTINUED;
         if agreement.permitted_action() == CallAction::Cut {
             // All have passed an equal number of candidates, since the pace determines the distance
             // of votes.
@@ -306,11 +310,11 @@ fn advance(rt: &Runtime) -> mpi::Result<()> {
         if let Some(agrees) = agrees {
             let says = match (objects, agrees) {
                 (true, _) => OBJECTS,
-                (false, false) => HAS_GONE_ON,
+                (false, false) => HAS_CONTINUED,
                 (false, true) => 0,
             };
             *which = which.next();
-            (*waits_until, *holds) = (Some(Instant::now() + hold), HOLDS - 1);
+            (*waits_until, *holds) = (Some(Instant::now() + hold), MAX_WAITING_ENTRIES - 1);
             let next = MaxAllreduce::new(
                 world.private,
                 tag,
@@ -322,16 +326,16 @@ fn advance(rt: &Runtime) -> mpi::Result<()> {
     }
     if !agreement.is_under_way() {
         *tries += 1;
-        let is_near = is_near && *tries < TRIES;
+        let is_near = is_near && *tries < MAX_ATTEMPTS;
         if !is_near {
             *tries = 0;
         }
-        let pause = std::mem::take(has_given_up).then_some(stands_now * PAUSE);
+        let pause = std::mem::take(has_given_up).then_some(stands_now * PAUSE_FACTOR);
         if pause.is_some() {
-            *stands = (stands_now * 2).min(STANDS.1);
+            *stands = (stands_now * 2).min(STOP_TIME.1);
         }
         drop(guard);
-        is_over();
+        end_attempt();
         match pause {
             None if is_near => work_flags::set(CUT_REQUESTED),
             pause => checkpoint_watchdog::request_later(
@@ -346,7 +350,7 @@ fn advance(rt: &Runtime) -> mpi::Result<()> {
 /// Sends that a worker continues in the present attempt, or in the latest known one.
 ///
 /// The receivers forward the message to the other workers.
-fn tell_off(rt: &Runtime) -> mpi::Result<()> {
+fn send_continued(rt: &Runtime) -> mpi::Result<()> {
     let world = world::get(rt);
     let me = world::worker(rt);
     let state = &mut *schedule::state(rt);
@@ -361,7 +365,7 @@ fn tell_off(rt: &Runtime) -> mpi::Result<()> {
 }
 
 /// Receives messages from workers that continue.
-fn hear(rt: &Runtime) -> mpi::Result<()> {
+fn receive_continued(rt: &Runtime) -> mpi::Result<()> {
     loop {
         schedule::state(rt).control_messages.remove_sent()?;
         let Some((_, bytes)) = control_messages::next(world::private(rt), tag::CUT_VETO)? else {
@@ -373,7 +377,7 @@ fn hear(rt: &Runtime) -> mpi::Result<()> {
             .agreement
             .record_resumption(attempt);
         if is_news {
-            tell_off(rt)?;
+            send_continued(rt)?;
         }
     }
 }

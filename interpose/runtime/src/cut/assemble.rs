@@ -3,7 +3,7 @@
 //! As in [`super::together`], the calling thread waits outside, and yields to other threads. The
 //! rules are those of [`Assemblies`](crate::schedule::Assemblies).
 
-use super::anywhere::{leave, look};
+use super::anywhere::{leave, poll_agreement};
 use crate::Runtime;
 use crate::arch::{Rewound, mpi_lock};
 use crate::control_messages::{self, Peer, tag};
@@ -14,7 +14,7 @@ use understudy_mpi as mpi;
 use understudy_numbers::Worker;
 
 /// Message for a failed exchange between the callers of a constructor.
-const NO_WORD: &str = "the processes of a constructor cannot agree on when to enter";
+const EXCHANGE_FAILED: &str = "the processes of a constructor cannot agree on when to enter";
 
 /// Returns when all processes of both sides have arrived and enter this call next.
 ///
@@ -24,12 +24,15 @@ pub fn assemble(rt: &Runtime, side: impl FnOnce() -> Option<Side>) -> Result<(),
     if !work_flags::is_multiple() {
         return Ok(());
     }
-    come(rt, side)?;
+    assemble_before_cut(rt, side)?;
     leave(rt)
 }
 
 /// Implements [`assemble`] for a call that may still wait for a cut.
-pub(super) fn come(rt: &Runtime, side: impl FnOnce() -> Option<Side>) -> Result<(), Rewound> {
+pub(super) fn assemble_before_cut(
+    rt: &Runtime,
+    side: impl FnOnce() -> Option<Side>,
+) -> Result<(), Rewound> {
     let (me, thread) = (world::worker(rt), mpi_lock::current_block());
     let has_come = schedule::state(rt).assemblies.is_pending(thread);
     if !has_come {
@@ -37,18 +40,18 @@ pub(super) fn come(rt: &Runtime, side: impl FnOnce() -> Option<Side>) -> Result<
         schedule::state(rt).assemblies.arrive(me, thread, side);
     }
     loop {
-        let enters = recovery::check_own(rt, go_on(rt, me, thread), NO_WORD)?;
+        let enters = recovery::check_own(rt, make_progress(rt, me, thread), EXCHANGE_FAILED)?;
         if enters {
             return Ok(());
         }
-        look(rt)?;
+        poll_agreement(rt)?;
         mpi_lock::yield_lock()?;
     }
 }
 
 /// Exchanges messages and makes progress; returns true if this thread may enter.
-fn go_on(rt: &Runtime, me: Worker, thread: usize) -> mpi::Result<bool> {
-    while let Some((from, word)) = hear(rt)? {
+fn make_progress(rt: &Runtime, me: Worker, thread: usize) -> mpi::Result<bool> {
+    while let Some((from, word)) = receive(rt)? {
         schedule::state(rt).assemblies.receive(from, word);
     }
     let (enters, told) = {
@@ -58,12 +61,12 @@ fn go_on(rt: &Runtime, me: Worker, thread: usize) -> mpi::Result<bool> {
         (enters, state.assemblies.take_outgoing())
     };
     for (to, word) in told {
-        tell(rt, to, &word)?;
+        send(rt, to, &word)?;
     }
     Ok(enters)
 }
 
-fn tell(rt: &Runtime, rank: Worker, word: &AssemblyWord) -> mpi::Result<()> {
+fn send(rt: &Runtime, rank: Worker, word: &AssemblyWord) -> mpi::Result<()> {
     let bytes = bincode::encode_to_vec(word, standard()).map_err(|_| mpi::Error::INTERN)?;
     let to = Peer {
         comm: world::private(rt),
@@ -74,7 +77,7 @@ fn tell(rt: &Runtime, rank: Worker, word: &AssemblyWord) -> mpi::Result<()> {
 }
 
 /// Returns the next message that has arrived.
-fn hear(rt: &Runtime) -> mpi::Result<Option<(Worker, AssemblyWord)>> {
+fn receive(rt: &Runtime) -> mpi::Result<Option<(Worker, AssemblyWord)>> {
     let Some((from, bytes)) = control_messages::next(world::private(rt), tag::ASSEMBLE)? else {
         return Ok(None);
     };

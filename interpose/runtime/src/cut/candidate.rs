@@ -6,16 +6,16 @@
 //! fixed number of candidates after it was started, so that all evaluate the same one, and no
 //! worker waits for it. With `auto` the interval itself follows from the vote.
 
-use super::anywhere::{self, hold};
+use super::anywhere::{self, enter_waiting_call};
 use super::take::take;
-use super::together::{all_together, come_together};
+use super::together::{all_together, gather_before_cut};
 use crate::arch::{self, Rewound};
 use crate::control_messages::tag;
 use crate::handles::VirtComm;
 use crate::max_allreduce::{MaxAllreduce, Numbers};
 use crate::objects::comm;
-use crate::rehearsal::{self, again};
 use crate::schedule::{self, Schedule};
+use crate::static_data::{self, new_phases};
 use crate::{Runtime, recovery};
 use crate::{
     annotations, checkpoint, checkpoint_watchdog, copies, errors, headroom, journal, process_info,
@@ -39,9 +39,9 @@ const PHASE_STRIDE: u64 = 2;
 /// Consequence of a failed vote, for the user.
 const NO_VOTE: &str = "the workers cannot agree on a cut";
 /// Flags of a worker in a vote; the greatest sum counts.
-const RECORDS: i64 = 1;
+const IS_RECORDING: i64 = 1;
 const IS_DUE: i64 = 2;
-const HOLDS: i64 = 4;
+const INHIBITS: i64 = 4;
 
 /// Completes the vote under way, at the end of the program.
 ///
@@ -50,7 +50,7 @@ pub fn finish(rt: &Runtime) -> Result<(), Rewound> {
     checkpoint_watchdog::end();
     anywhere::finish(rt);
     while schedule::state(rt).vote.is_some() {
-        if help(rt)?.is_some() {
+        if advance_vote(rt)?.is_some() {
             schedule::state(rt).vote = None;
         }
     }
@@ -61,11 +61,11 @@ pub fn finish(rt: &Runtime) -> Result<(), Rewound> {
 #[inline]
 pub fn collective(rt: &Runtime, comm: VirtComm) -> Result<(), Rewound> {
     checkpoint::poll(rt)?;
-    come_together(rt, comm)?;
+    gather_before_cut(rt, comm)?;
     if comm::spans_all(rt, comm) {
         pass(rt)?;
     } else {
-        hold(rt)?;
+        enter_waiting_call(rt)?;
         // Only an agreement on a cut at any call needs their number.
         if process_info::config().anywhere {
             comm::count_collective(rt, comm);
@@ -100,7 +100,7 @@ pub fn point(rt: &Runtime) -> Result<(), Rewound> {
 }
 
 /// Passes a point at which the program requests a cut.
-pub fn wanted(rt: &Runtime) -> Result<(), Rewound> {
+pub fn requested(rt: &Runtime) -> Result<(), Rewound> {
     checkpoint::poll(rt)?;
     all_together(rt)?;
     let mut state = schedule::state(rt);
@@ -151,7 +151,7 @@ fn awake(rt: &Runtime) -> Result<(), Rewound> {
     if candidates >= next {
         decide(rt)?;
     } else {
-        help(rt)?;
+        advance_vote(rt)?;
     }
     let mut state = schedule::state(rt);
     let needs_help = state.vote.as_ref().is_some_and(MaxAllreduce::needs_polling);
@@ -182,7 +182,7 @@ fn decide(rt: &Runtime) -> Result<(), Rewound> {
         }
         Interval::Time(_) | Interval::Auto => {
             if !copies::is_pending() {
-                rehearsal::poll(rt);
+                static_data::poll(rt);
             }
             let due = tally(rt)? || overdue;
             {
@@ -212,12 +212,12 @@ fn vote(rt: &Runtime) -> Result<(), Rewound> {
     let is_due = is_over
         || state.pace.poll_warning(state.last)
         || headroom::is_memory_released()
-        || journal::asks_for_cut(rt)
-        || again::asks_for_cut(rt);
+        || journal::take_cut_request(rt)
+        || new_phases::is_cut_requested(rt);
     let says = [
-        (state.inhibit_depth > 0, HOLDS),
+        (state.inhibit_depth > 0, INHIBITS),
         (is_due, IS_DUE),
-        (journal::is_recording(rt), RECORDS),
+        (journal::is_recording(rt), IS_RECORDING),
     ];
     let says: i64 = says
         .iter()
@@ -242,7 +242,7 @@ fn vote(rt: &Runtime) -> Result<(), Rewound> {
 }
 
 /// Advances the vote; returns its result once it is complete.
-fn help(rt: &Runtime) -> Result<Option<Numbers>, Rewound> {
+fn advance_vote(rt: &Runtime) -> Result<Option<Numbers>, Rewound> {
     let polled = schedule::state(rt).vote.as_mut().map(MaxAllreduce::poll);
     recovery::check_own(rt, polled.unwrap_or(Ok(None)), NO_VOTE)
 }
@@ -256,7 +256,7 @@ fn tally(rt: &Runtime) -> Result<bool, Rewound> {
         if schedule::state(rt).vote.is_none() {
             return Ok(false);
         }
-        if let Some(numbers) = help(rt)? {
+        if let Some(numbers) = advance_vote(rt)? {
             break numbers;
         }
     };
@@ -265,11 +265,11 @@ fn tally(rt: &Runtime) -> Result<bool, Rewound> {
     // One vote per fiftieth of the interval is precise and rare enough.
     let apart = state.pace.agree([cost, rate]).as_nanos() as i64 / 50;
     let wanted = (apart / per_candidate.max(1)).max(1) as u64;
-    let most = if said & RECORDS != 0 {
+    let most = if said & IS_RECORDING != 0 {
         PHASE_STRIDE
     } else {
         MAX_STRIDE
     };
     state.schedule.stride = wanted.min(2 * state.schedule.stride).min(most);
-    Ok(said & IS_DUE != 0 && said & HOLDS == 0)
+    Ok(said & IS_DUE != 0 && said & INHIBITS == 0)
 }

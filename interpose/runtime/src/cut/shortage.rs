@@ -2,7 +2,7 @@
 
 use crate::Runtime;
 use crate::headroom::{self, MemoryShortage};
-use crate::protection::{self, Loss};
+use crate::protection::{self, ProtectionLoss};
 use crate::{checkpoint_watchdog, copies, schedule, system_calls, world};
 use std::sync::Once;
 use std::time::Instant;
@@ -23,8 +23,8 @@ pub(super) fn skip(rt: &Runtime, shortage: &MemoryShortage) {
     let earlier = copies::committed_epoch(rt);
     // A job is protected from the start, or not at all.
     let loss = match earlier {
-        Epoch::NONE => Loss::Unsaved,
-        _ => Loss::Memory,
+        Epoch::NONE => ProtectionLoss::Unsaved,
+        _ => ProtectionLoss::Memory,
     };
     let gives_up = earlier == Epoch::NONE || protection::stops_for_memory();
     if shortage.reporter == world::worker(rt) {
@@ -37,7 +37,7 @@ pub(super) fn skip(rt: &Runtime, shortage: &MemoryShortage) {
     }
 }
 
-fn report(shortage: &MemoryShortage, earlier: Epoch, lost: Option<Loss>) {
+fn report(shortage: &MemoryShortage, earlier: Epoch, lost: Option<ProtectionLoss>) {
     static ONCE: Once = Once::new();
     let mib = |pages: u64| (pages * PAGE_SIZE as u64) >> 20;
     let why = message::checkpoint_too_large(
@@ -48,7 +48,7 @@ fn report(shortage: &MemoryShortage, earlier: Epoch, lost: Option<Loss>) {
     )
     .to_string();
     if let Some(loss) = lost {
-        protection::say_refused(&format!("{why}; {REMEDY}"), loss);
+        protection::report_loss(&format!("{why}; {REMEDY}"), loss);
     } else {
         ONCE.call_once(|| {
             system_calls::print_message(message::no_new_checkpoints(why, earlier, REMEDY));

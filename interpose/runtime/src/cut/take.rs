@@ -2,14 +2,14 @@
 
 use super::shortage;
 use crate::arch::{self, Rewound, mpi_lock};
-use crate::drain::{self, Ability, Exchange};
+use crate::drain::{self, CutAbility, ExchangeOutcome};
 use crate::objects::tool::written;
 use crate::objects::{comm, file, window};
 use crate::requests::{self, RequestKind};
 use crate::{Runtime, recovery};
 use crate::{
     abort, checkpoint, checkpoint_watchdog, completion, copies, fault, process_info, protection,
-    rehearsal, schedule, user, world,
+    schedule, static_data, user, world,
 };
 use std::time::Instant;
 use understudy_catalogue::message;
@@ -40,17 +40,17 @@ pub(super) fn take_at(rt: &Runtime, candidate: bool) -> Result<(), Rewound> {
     mpi_lock::open_if_owned();
     checkpoint::finish(rt)?;
     fault::point("cut.begin", copies::next_epoch(rt));
-    rehearsal::poll(rt);
+    static_data::poll(rt);
     completion::reap_orphans(rt)?;
     let are_even = recovery::check_own(rt, window::quiesce(rt), NO_QUIET)?;
     let (ability, objection) = ability(rt, are_even)?;
     let exchanged = drain::exchange(rt, ability, candidate.then(|| is_regular(rt)))?;
-    if !matches!(exchanged, Exchange::InFlight(_)) {
+    if !matches!(exchanged, ExchangeOutcome::InFlight(_)) {
         user::let_threads_go(rt);
-        recovery::devices_go_on(rt);
+        recovery::resume_devices(rt);
     }
     match exchanged {
-        Exchange::InFlight(sent) => {
+        ExchangeOutcome::InFlight(sent) => {
             fault::point("cut.agreed", copies::next_epoch(rt));
             schedule::state(rt).schedule.at_cut_point = candidate;
             user::note_files(rt);
@@ -72,7 +72,7 @@ pub(super) fn take_at(rt: &Runtime, candidate: bool) -> Result<(), Rewound> {
             }
             checkpoint_watchdog::begin(rt, epoch, world::worker(rt), world::get(rt).process);
         }
-        Exchange::PutOff => {
+        ExchangeOutcome::PutOff => {
             log::debug!(
                 "a collective is under way somewhere, a library is being opened, spawned \
                  processes are connected, a communicator was made before a control variable was \
@@ -85,19 +85,19 @@ pub(super) fn take_at(rt: &Runtime, candidate: bool) -> Result<(), Rewound> {
             }
             checkpoint_watchdog::record_postponed_cut(comm::has_any_spawned(rt));
         }
-        Exchange::NoRoom(shortage) => shortage::skip(rt, &shortage),
-        Exchange::Refused => {
+        ExchangeOutcome::NoRoom(shortage) => shortage::skip(rt, &shortage),
+        ExchangeOutcome::Refused => {
             let mut state = schedule::state(rt);
             state.refusals += 1;
             state.last = Some(Instant::now());
             drop(state);
             checkpoint_watchdog::restart_after_refusal(candidate);
         }
-        Exchange::Unprotected(speaker, loss) => {
+        ExchangeOutcome::Unprotected(speaker, loss) => {
             if speaker == world::worker(rt)
                 && let Some(why) = objection
             {
-                protection::say_refused(&why, loss);
+                protection::report_loss(&why, loss);
             }
             checkpoint_watchdog::end();
             protection::give_up_protection(rt, loss);
@@ -110,24 +110,24 @@ pub(super) fn take_at(rt: &Runtime, candidate: bool) -> Result<(), Rewound> {
 const MAX_REFUSALS: u32 = 10;
 
 /// Returns the ability of a rank whose kernel state cannot be restored.
-fn refusal(rt: &Runtime, why: &user::UserError) -> (Ability, Option<String>) {
+fn refusal(rt: &Runtime, why: &user::UserError) -> (CutAbility, Option<String>) {
     log::info!("no checkpoint at this interval: {why}");
     if schedule::state(rt).refusals + 1 < MAX_REFUSALS {
-        return (Ability::Refused, None);
+        return (CutAbility::Refused, None);
     }
     let reason = message::no_checkpoint_possible(why, world::worker(rt), MAX_REFUSALS);
-    (Ability::Never, Some(reason.to_string()))
+    (CutAbility::Never, Some(reason.to_string()))
 }
 
 /// Returns the ability of this rank to be saved here, and a permanent obstacle.
 ///
 /// `are_even` is true if the operations on windows are complete.
-fn ability(rt: &Runtime, are_even: bool) -> Result<(Ability, Option<String>), Rewound> {
+fn ability(rt: &Runtime, are_even: bool) -> Result<(CutAbility, Option<String>), Rewound> {
     if let Err(why) = user::check(rt) {
-        return Ok((Ability::Never, Some(why.to_string())));
+        return Ok((CutAbility::Never, Some(why.to_string())));
     }
     if let Some(why) = shortage::lost_copies() {
-        return Ok((Ability::Yielded, Some(why)));
+        return Ok((CutAbility::Yielded, Some(why)));
     }
     let collectives = completion::test_all(
         rt,
@@ -154,14 +154,16 @@ fn ability(rt: &Runtime, are_even: bool) -> Result<(Ability, Option<String>), Re
     let is_saved = match is_able.then(|| user::save_devices(rt, reports)) {
         None => false,
         Some(Ok(is_saved)) => is_saved,
-        Some(Err(lost @ user::UserError::DeviceLost(_))) => recovery::lose_devices(rt, &lost),
-        Some(Err(why)) => return Ok((Ability::Never, Some(why.to_string()))),
+        Some(Err(lost @ user::UserError::DeviceLost(_))) => {
+            recovery::fail_for_lost_device(rt, &lost)
+        }
+        Some(Err(why)) => return Ok((CutAbility::Never, Some(why.to_string()))),
     };
     if !is_saved || !user::stop_threads(rt) {
-        return Ok((Ability::Later, None));
+        return Ok((CutAbility::Later, None));
     }
     Ok(match user::check_kernel_state(rt) {
-        Ok(()) => (Ability::Now, None),
+        Ok(()) => (CutAbility::Now, None),
         Err(why) => refusal(rt, &why),
     })
 }

@@ -6,7 +6,7 @@
 //! wait here never postpone a cut, and can agree here on a cut at any call.
 #![allow(unsafe_code)]
 
-use super::anywhere::{leave, look};
+use super::anywhere::{leave, poll_agreement};
 use super::assemble;
 use crate::Runtime;
 use crate::arch::{Rewound, mpi_lock};
@@ -20,9 +20,9 @@ use understudy_mpi::real_types::RealComm;
 use understudy_numbers::Worker;
 
 /// Message for a failed exchange between the members of a collective.
-const NO_WORD: &str = "the members of a collective cannot agree on when to enter";
+const EXCHANGE_FAILED: &str = "the members of a collective cannot agree on when to enter";
 /// Key of a collective of the runtime itself, which no communicator has.
-const OWN: u64 = u64::MAX;
+const RUNTIME_COLLECTIVE: u64 = u64::MAX;
 
 /// Returns when all members of a communicator have arrived and enter this call next.
 ///
@@ -30,7 +30,7 @@ const OWN: u64 = u64::MAX;
 #[inline]
 pub fn together(rt: &Runtime, comm: VirtComm) -> Result<(), Rewound> {
     if work_flags::is_multiple() {
-        come(rt, comm)?;
+        gather_members(rt, comm)?;
         // An agreement on a cut may have started since the entry of the call.
         leave(rt)
     } else {
@@ -40,9 +40,9 @@ pub fn together(rt: &Runtime, comm: VirtComm) -> Result<(), Rewound> {
 
 /// Implements [`together`] for a call that may still wait for a cut.
 #[inline]
-pub(super) fn come_together(rt: &Runtime, comm: VirtComm) -> Result<(), Rewound> {
+pub(super) fn gather_before_cut(rt: &Runtime, comm: VirtComm) -> Result<(), Rewound> {
     if work_flags::is_multiple() {
-        come(rt, comm)
+        gather_members(rt, comm)
     } else {
         Ok(())
     }
@@ -51,7 +51,7 @@ pub(super) fn come_together(rt: &Runtime, comm: VirtComm) -> Result<(), Rewound>
 /// Returns when all workers have arrived at a point that the program names.
 pub fn all_together(rt: &Runtime) -> Result<(), Rewound> {
     if work_flags::is_multiple() {
-        gather(rt, world::private(rt), OWN)
+        gather(rt, world::private(rt), RUNTIME_COLLECTIVE)
     } else {
         Ok(())
     }
@@ -59,7 +59,7 @@ pub fn all_together(rt: &Runtime) -> Result<(), Rewound> {
 
 #[cold]
 #[inline(never)]
-fn come(rt: &Runtime, handle: VirtComm) -> Result<(), Rewound> {
+fn gather_members(rt: &Runtime, handle: VirtComm) -> Result<(), Rewound> {
     // The library reports an invalid handle. Spawned processes take no part in this exchange.
     let known = comm::get(rt, handle).filter(|comm| !comm.has_spawned());
     let Some((uid, is_inter)) = known.map(|comm| (comm.uid, comm.remote.is_some())) else {
@@ -67,7 +67,9 @@ fn come(rt: &Runtime, handle: VirtComm) -> Result<(), Rewound> {
     };
     match is_inter {
         // A reduction over two groups returns the result of the other group only.
-        true => assemble::come(rt, || comm::get(rt, handle).map(|comm| both_groups(&comm))),
+        true => assemble::assemble_before_cut(rt, || {
+            comm::get(rt, handle).map(|comm| both_groups(&comm))
+        }),
         false => gather(rt, real_comm(rt, handle), uid),
     }
 }
@@ -93,27 +95,35 @@ fn gather(rt: &Runtime, real: RealComm, uid: u64) -> Result<(), Rewound> {
         let would_enter = schedule::state(rt)
             .gatherings
             .arrive(uid, !work_flags::is_set(work_flags::SEVERAL));
-        recovery::check_own(rt, say(rt, thread, real, would_enter), NO_WORD)?;
+        recovery::check_own(
+            rt,
+            send_vote(rt, thread, real, would_enter),
+            EXCHANGE_FAILED,
+        )?;
     }
     loop {
-        match recovery::check_own(rt, hear(rt, thread), NO_WORD)? {
+        match recovery::check_own(rt, poll_vote(rt, thread), EXCHANGE_FAILED)? {
             None => {}
             Some(false) => {
                 let would_enter = schedule::state(rt).gatherings.next_vote(uid);
-                recovery::check_own(rt, say(rt, thread, real, would_enter), NO_WORD)?;
+                recovery::check_own(
+                    rt,
+                    send_vote(rt, thread, real, would_enter),
+                    EXCHANGE_FAILED,
+                )?;
             }
             Some(true) => {
                 schedule::state(rt).gatherings.enter(uid);
                 return Ok(());
             }
         }
-        look(rt)?;
+        poll_agreement(rt)?;
         mpi_lock::yield_lock()?;
     }
 }
 
 /// Sends this process's vote on a collective.
-fn say(rt: &Runtime, thread: usize, real: RealComm, would_enter: bool) -> mpi::Result<()> {
+fn send_vote(rt: &Runtime, thread: usize, real: RealComm, would_enter: bool) -> mpi::Result<()> {
     let mut numbers = InFlightBuffer::new(Box::new([u64::from(would_enter), 0]));
     // SAFETY: the numbers do not move until the request has completed.
     let request = unsafe { real.start_allreduce_min(&raw mut **numbers) }?;
@@ -126,7 +136,7 @@ fn say(rt: &Runtime, thread: usize, real: RealComm, would_enter: bool) -> mpi::R
 }
 
 /// Returns true if all members would enter; `None` if not all have voted.
-fn hear(rt: &Runtime, thread: usize) -> mpi::Result<Option<bool>> {
+fn poll_vote(rt: &Runtime, thread: usize) -> mpi::Result<Option<bool>> {
     let state = &mut *schedule::state(rt);
     let Some(at) = state
         .collective_votes

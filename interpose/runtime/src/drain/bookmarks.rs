@@ -1,13 +1,13 @@
 //! Bookmark exchange, in which all workers agree whether a cut is taken.
 #![allow(unsafe_code)]
 
-use super::{shared_mappings, synchronous_questions};
+use super::{shared_mappings, synchronous_queries};
 use crate::arch::Rewound;
 use crate::disk::{self, DiskReport};
 use crate::headroom::{self, MemoryClaim, MemoryShortage};
 use crate::objects::comm::freed;
-use crate::protection::Loss;
-use crate::rehearsal::again;
+use crate::protection::ProtectionLoss;
+use crate::static_data::new_phases;
 use crate::{Runtime, recovery};
 use crate::{copies, drained, journal, requests, user, world};
 use understudy_mpi::comm::Plain;
@@ -24,7 +24,7 @@ struct Bookmark {
     sent: u64,
     /// Number of incomplete synchronous sends about which the receiver will be queried.
     synchronous: u64,
-    /// The sender's [`Ability`] to be saved.
+    /// The sender's [`CutAbility`] to be saved.
     ability: u64,
     /// Share of the started collectives ([`requests::share`]).
     ///
@@ -51,7 +51,7 @@ unsafe impl Plain for Bookmark {}
 ///
 /// A larger value is a stronger objection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Ability {
+pub enum CutAbility {
     Now = 0,
     /// Later: a non-blocking collective is under way.
     Later = 1,
@@ -64,22 +64,22 @@ pub enum Ability {
 }
 
 /// Outcome of the exchange, equal in all workers except the numbers.
-pub enum Exchange {
+pub enum ExchangeOutcome {
     /// Messages in flight from each worker to this one.
-    InFlight(Vec<Sent>),
+    InFlight(Vec<IncomingMessages>),
     /// Postponed cut.
     PutOff,
-    /// Cut postponed to the next interval ([`Ability::Refused`]).
+    /// Cut postponed to the next interval ([`CutAbility::Refused`]).
     Refused,
     /// Replicas of a checkpoint do not fit into memory.
     NoRoom(MemoryShortage),
     /// End of protection, reported by this worker.
-    Unprotected(Worker, Loss),
+    Unprotected(Worker, ProtectionLoss),
 }
 
 /// Messages from a worker to this one.
 #[derive(Clone, Copy)]
-pub struct Sent {
+pub struct IncomingMessages {
     pub(super) in_flight: u64,
     /// Number of synchronous sends about which the worker will query.
     pub(super) synchronous: u64,
@@ -95,23 +95,23 @@ const MAY_BEGIN: u64 = 2;
 /// For `is_regular` see [`journal::may_end`]. No phase ends or begins outside of candidates.
 pub fn exchange(
     rt: &Runtime,
-    ability: Ability,
+    ability: CutAbility,
     is_regular: Option<bool>,
-) -> Result<Exchange, Rewound> {
+) -> Result<ExchangeOutcome, Rewound> {
     let mappings = user::shared_mappings(rt);
     let epoch = copies::next_epoch(rt);
     let disk = disk::report(rt, &mut copies::replicas(rt).store, epoch);
     let phase = is_regular.map_or(0, |is_regular| {
         u64::from(journal::may_end(rt, is_regular)) * MAY_END
-            + u64::from(again::may_begin(rt)) * MAY_BEGIN
+            + u64::from(new_phases::may_begin(rt)) * MAY_BEGIN
     });
     let claim = match ability {
-        Ability::Now => copies::claim(rt),
+        CutAbility::Now => copies::claim(rt),
         _ => MemoryClaim::NONE,
     };
     let started = requests::sum_of_started(rt);
     let (freed_ones, share) = freed::freed_within(rt, None, |it| drained::is_comm_in_use(rt, it));
-    let synchronous = synchronous_questions::count(rt, world::get(rt).worker_count as usize);
+    let synchronous = synchronous_queries::count(rt, world::get(rt).worker_count as usize);
     let own: Vec<Bookmark> = requests::table(rt)
         .sent
         .iter()
@@ -132,7 +132,10 @@ pub fn exchange(
     let counts: Vec<u64> = theirs.iter().map(|bookmark| bookmark.shared).collect();
     let sharer = shared_mappings::first_sharer(rt, &mappings, &counts);
     if let Some(speaker) = recovery::check_own(rt, sharer, NO_BOOKMARKS)? {
-        return Ok(Exchange::Unprotected(speaker, Loss::Unsaved));
+        return Ok(ExchangeOutcome::Unprotected(
+            speaker,
+            ProtectionLoss::Unsaved,
+        ));
     }
     let claims: Vec<MemoryClaim> = theirs.iter().map(|bookmark| bookmark.claim).collect();
     let shortage = {
@@ -149,14 +152,16 @@ pub fn exchange(
         .fold(0u64, |sum, bookmark| sum.wrapping_add(bookmark.started))
         == 0;
     Ok(match most {
-        never if never == Ability::Never as u64 => Exchange::Unprotected(speaker, Loss::Unsaved),
-        yielded if yielded == Ability::Yielded as u64 => {
-            Exchange::Unprotected(speaker, Loss::Memory)
+        never if never == CutAbility::Never as u64 => {
+            ExchangeOutcome::Unprotected(speaker, ProtectionLoss::Unsaved)
         }
-        refused if refused == Ability::Refused as u64 => Exchange::Refused,
-        later if later == Ability::Later as u64 || !is_balanced => Exchange::PutOff,
+        yielded if yielded == CutAbility::Yielded as u64 => {
+            ExchangeOutcome::Unprotected(speaker, ProtectionLoss::Memory)
+        }
+        refused if refused == CutAbility::Refused as u64 => ExchangeOutcome::Refused,
+        later if later == CutAbility::Later as u64 || !is_balanced => ExchangeOutcome::PutOff,
         _ => match shortage {
-            Some(shortage) => Exchange::NoRoom(shortage),
+            Some(shortage) => ExchangeOutcome::NoRoom(shortage),
             None => {
                 if theirs
                     .iter()
@@ -175,13 +180,13 @@ pub fn exchange(
                     world::get(rt).recoveries,
                 );
                 let all = |bit: u64| theirs.iter().all(|bookmark| bookmark.phase & bit != 0);
-                journal::agree(rt, all(MAY_END));
-                again::agree(rt, all(MAY_BEGIN));
-                Exchange::InFlight(
+                journal::set_agreed(rt, all(MAY_END));
+                new_phases::set_agreed(rt, all(MAY_BEGIN));
+                ExchangeOutcome::InFlight(
                     theirs
                         .iter()
                         .zip(&requests::table(rt).received)
-                        .map(|(bookmark, &received)| Sent {
+                        .map(|(bookmark, &received)| IncomingMessages {
                             in_flight: bookmark.sent - received,
                             synchronous: bookmark.synchronous,
                         })

@@ -1,8 +1,8 @@
 //! Reception of the messages that are in flight at a cut.
 #![allow(unsafe_code)]
 
-use super::bookmarks::{NO_BOOKMARKS, Sent};
-use super::synchronous_questions;
+use super::bookmarks::{IncomingMessages, NO_BOOKMARKS};
+use super::synchronous_queries;
 use crate::arch::Rewound;
 use crate::drained::DrainedMessage;
 use crate::generated::{HandleKind, real};
@@ -23,7 +23,7 @@ const NOT_RECEIVED: &str = "a message cannot be received";
 /// Time after which a message names the workers whose messages have not arrived.
 const SLOW: Duration = Duration::from_secs(5);
 
-fn tell_slow(rt: &Runtime, goal: &[u64]) {
+fn report_late_messages(rt: &Runtime, goal: &[u64]) {
     let table = requests::table(rt);
     let missing = goal.iter().zip(&table.received).enumerate();
     let missing: Vec<String> = missing
@@ -52,7 +52,7 @@ fn tell_slow(rt: &Runtime, goal: &[u64]) {
 ///
 /// No worker returns before all have reached this point: messages sent after the cut would match
 /// receives that are posted before it.
-pub fn drain(rt: &Runtime, sent: &[Sent]) -> Result<(), Rewound> {
+pub fn drain(rt: &Runtime, sent: &[IncomingMessages]) -> Result<(), Rewound> {
     let synchronous = requests::synchronous::pending(rt);
     let goal: Vec<u64> = requests::table(rt)
         .received
@@ -65,7 +65,7 @@ pub fn drain(rt: &Runtime, sent: &[Sent]) -> Result<(), Rewound> {
     while requests::table(rt).received != goal {
         if slow.is_some_and(|slow| Instant::now() >= slow) {
             slow = None;
-            tell_slow(rt, &goal);
+            report_late_messages(rt, &goal);
         }
         let receives = requests::active(rt, |kind| {
             matches!(
@@ -85,7 +85,7 @@ pub fn drain(rt: &Runtime, sent: &[Sent]) -> Result<(), Rewound> {
         sends = completion::test_all(rt, sends)?;
     }
     let asked: Vec<u64> = sent.iter().map(|sent| sent.synchronous).collect();
-    let answered = synchronous_questions::settle(rt, &synchronous, &asked);
+    let answered = synchronous_queries::exchange(rt, &synchronous, &asked);
     recovery::check_own(rt, answered, NO_BOOKMARKS)?;
     recovery::check_own(rt, world::private(rt).barrier(), NO_BOOKMARKS)
 }

@@ -1,6 +1,6 @@
 //! Memory that workers share by other means than MPI.
 
-use crate::protection::{self, Loss};
+use crate::protection::{self, ProtectionLoss};
 use crate::user::{self, SharedMapping};
 use crate::world;
 use understudy_job::Runtime;
@@ -30,7 +30,7 @@ pub fn first_sharer(
         && let Some(mapping) = own.iter().find(|mapping| mapping.identity == identity)
     {
         let why = user::UserError::SharedMemory(mapping.path.clone()).to_string();
-        protection::say_refused(&why, Loss::Unsaved);
+        protection::report_loss(&why, ProtectionLoss::Unsaved);
     }
     Ok(Some(worker))
 }

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use understudy_mpi::abi::{Abi, Domain, Edge, degrees, foreign_abi, members, rank, table};
 
 /// Edge on which the program calls handlers.
-struct Program;
+struct ProgramEdge;
 
 /// Returns the function for a slot: the handler, or the function that translates for it.
 pub(super) fn handler(slot: usize) -> *const () {
@@ -20,7 +20,7 @@ pub(super) fn handler(slot: usize) -> *const () {
         return own;
     }
     let table = TABLE.get_or_init(|| {
-        table::<Program>()
+        table::<ProgramEdge>()
             .iter()
             .map(|function| *function as usize)
             .collect()
@@ -31,7 +31,7 @@ pub(super) fn handler(slot: usize) -> *const () {
     }
 }
 
-impl Edge for Program {
+impl Edge for ProgramEdge {
     const INWARD: bool = true;
 
     type Guard = ();

@@ -26,7 +26,7 @@ pub fn fill_dispatch(forward: impl Fn(usize) -> *mut c_void) {
         };
         DISPATCH[slot].store(address, Ordering::Relaxed);
     }
-    divert_to(enter_apart);
+    divert_to(enter_diverted);
     for (slot, entry) in DISPATCH.iter().enumerate().take(RECOVER).skip(SLOT_COUNT) {
         entry.store(forward(slot), Ordering::Relaxed);
     }
@@ -218,7 +218,7 @@ unsafe extern "C" fn resume() {
 /// Saves the slot and the argument registers across a call.
 ///
 /// The seven registers and the return address keep the stack aligned.
-macro_rules! keep_arguments {
+macro_rules! save_arguments {
     () => {
         "push rax; push rdi; push rsi; push rdx; push rcx; push r8; push r9; \
          .cfi_adjust_cfa_offset 56"
@@ -226,7 +226,7 @@ macro_rules! keep_arguments {
 }
 
 /// Restores the slot and the argument registers.
-macro_rules! take_arguments {
+macro_rules! restore_arguments {
     () => {
         "pop r9; pop r8; pop rcx; pop rdx; pop rsi; pop rdi; pop rax; .cfi_adjust_cfa_offset -56"
     };
@@ -237,13 +237,13 @@ macro_rules! take_arguments {
 /// It is used while workers agree on a cut at any call ([`crate::cut`]). Registers are as for
 /// [`crate::arch::DISPATCH`], with the slot in `rax`.
 #[unsafe(naked)]
-unsafe extern "C" fn enter_apart() {
+unsafe extern "C" fn enter_diverted() {
     naked_asm!(
         ".cfi_startproc",
-        keep_arguments!(),
+        save_arguments!(),
         "call {leave}",
         "mov r11d, eax",
-        take_arguments!(),
+        restore_arguments!(),
         "test r11b, r11b",
         "jne 9f",
         "lea r10, [rip + {handlers}]",
@@ -314,9 +314,9 @@ pub unsafe extern "C" fn enter_counted() {
         "mov qword ptr [rip + {calls}], r10",
         "cmp r10, qword ptr [rip + {due}]",
         "jne {enter}",
-        keep_arguments!(),
+        save_arguments!(),
         "call {call_is_due}",
-        take_arguments!(),
+        restore_arguments!(),
         "jmp {enter}",
         ".cfi_endproc",
         calls = sym crate::fault::CALLS,

@@ -70,7 +70,7 @@ mod generic {
         let rt = crate::calls::runtime();
         // SAFETY: the program's arguments are handed on.
         let rc = unsafe { real::PMPI_Get_processor_name(name, resultlen) };
-        crate::raise::finish(rt, Proc::MPI_Get_processor_name, rc, None)
+        crate::error_handling::finish(rt, Proc::MPI_Get_processor_name, rc, None)
     }
 
     pub unsafe extern "C" fn h_MPI_Get_version(
@@ -80,7 +80,7 @@ mod generic {
         let rt = crate::calls::runtime();
         // SAFETY: the program's arguments are handed on.
         let rc = unsafe { real::PMPI_Get_version(version, subversion) };
-        crate::raise::finish(rt, Proc::MPI_Get_version, rc, None)
+        crate::error_handling::finish(rt, Proc::MPI_Get_version, rc, None)
     }
 
     pub unsafe extern "C" fn h_MPI_Remove_error_class(errorclass: c_int) -> c_int {
@@ -131,14 +131,14 @@ mod generic {
         let rt = crate::calls::runtime();
         // SAFETY: the program's arguments are handed on.
         let rc = unsafe { real::MPIX_Query_cuda_support() };
-        crate::raise::finish(rt, Proc::MPIX_Query_cuda_support, rc, None)
+        crate::error_handling::finish(rt, Proc::MPIX_Query_cuda_support, rc, None)
     }
 
     pub unsafe extern "C" fn h_MPIX_Query_rocm_support() -> c_int {
         let rt = crate::calls::runtime();
         // SAFETY: the program's arguments are handed on.
         let rc = unsafe { real::MPIX_Query_rocm_support() };
-        crate::raise::finish(rt, Proc::MPIX_Query_rocm_support, rc, None)
+        crate::error_handling::finish(rt, Proc::MPIX_Query_rocm_support, rc, None)
     }
 
     pub unsafe extern "C" fn h_MPI_Buffer_attach(buffer: *mut c_void, size: c_int) -> c_int {
@@ -333,14 +333,14 @@ mod generic {
         let rt = crate::calls::runtime();
         // SAFETY: the program's arguments are handed on.
         let rc = unsafe { real::PMPI_Get_address(location, address) };
-        crate::raise::finish(rt, Proc::MPI_Get_address, rc, None)
+        crate::error_handling::finish(rt, Proc::MPI_Get_address, rc, None)
     }
 
     pub unsafe extern "C" fn h_MPI_Address(location: *mut c_void, address: *mut isize) -> c_int {
         let rt = crate::calls::runtime();
         // SAFETY: the program's arguments are handed on.
         let rc = unsafe { real::PMPI_Address(location, address) };
-        crate::raise::finish(rt, Proc::MPI_Address, rc, None)
+        crate::error_handling::finish(rt, Proc::MPI_Address, rc, None)
     }
 
     pub unsafe extern "C" fn h_MPI_Get_count(
@@ -353,7 +353,7 @@ mod generic {
         let rc = unsafe {
             real::PMPI_Get_count(status, crate::handles::real_datatype(rt, datatype), count)
         };
-        crate::raise::finish(rt, Proc::MPI_Get_count, rc, None)
+        crate::error_handling::finish(rt, Proc::MPI_Get_count, rc, None)
     }
 
     pub unsafe extern "C" fn h_MPI_Get_elements(
@@ -366,7 +366,7 @@ mod generic {
         let rc = unsafe {
             real::PMPI_Get_elements(status, crate::handles::real_datatype(rt, datatype), count)
         };
-        crate::raise::finish(rt, Proc::MPI_Get_elements, rc, None)
+        crate::error_handling::finish(rt, Proc::MPI_Get_elements, rc, None)
     }
 
     pub unsafe extern "C" fn h_MPI_Get_elements_x(
@@ -379,14 +379,14 @@ mod generic {
         let rc = unsafe {
             real::PMPI_Get_elements_x(status, crate::handles::real_datatype(rt, datatype), count)
         };
-        crate::raise::finish(rt, Proc::MPI_Get_elements_x, rc, None)
+        crate::error_handling::finish(rt, Proc::MPI_Get_elements_x, rc, None)
     }
 
     pub unsafe extern "C" fn h_MPI_Status_set_cancelled(status: *mut Status, flag: c_int) -> c_int {
         let rt = crate::calls::runtime();
         // SAFETY: the program's arguments are handed on.
         let rc = unsafe { real::PMPI_Status_set_cancelled(status, flag) };
-        crate::raise::finish(rt, Proc::MPI_Status_set_cancelled, rc, None)
+        crate::error_handling::finish(rt, Proc::MPI_Status_set_cancelled, rc, None)
     }
 
     pub unsafe extern "C" fn h_MPI_Status_set_elements(
@@ -403,7 +403,7 @@ mod generic {
                 count
             )
         };
-        crate::raise::finish(rt, Proc::MPI_Status_set_elements, rc, None)
+        crate::error_handling::finish(rt, Proc::MPI_Status_set_elements, rc, None)
     }
 
     pub unsafe extern "C" fn h_MPI_Status_set_elements_x(
@@ -420,7 +420,7 @@ mod generic {
                 count
             )
         };
-        crate::raise::finish(rt, Proc::MPI_Status_set_elements_x, rc, None)
+        crate::error_handling::finish(rt, Proc::MPI_Status_set_elements_x, rc, None)
     }
 
     pub unsafe extern "C" fn h_MPI_Test_cancelled(
@@ -430,7 +430,7 @@ mod generic {
         let rt = crate::calls::runtime();
         // SAFETY: the program's arguments are handed on.
         let rc = unsafe { real::PMPI_Test_cancelled(status, flag) };
-        crate::raise::finish(rt, Proc::MPI_Test_cancelled, rc, None)
+        crate::error_handling::finish(rt, Proc::MPI_Test_cancelled, rc, None)
     }
 
     pub unsafe extern "C" fn h_MPI_Pack_external(
@@ -455,7 +455,7 @@ mod generic {
                 position
             )
         };
-        crate::raise::finish(rt, Proc::MPI_Pack_external, rc, None)
+        crate::error_handling::finish(rt, Proc::MPI_Pack_external, rc, None)
     }
 
     pub unsafe extern "C" fn h_MPI_Pack_external_c(
@@ -480,7 +480,7 @@ mod generic {
                 position
             )
         };
-        crate::raise::finish(rt, Proc::MPI_Pack_external_c, rc, None)
+        crate::error_handling::finish(rt, Proc::MPI_Pack_external_c, rc, None)
     }
 
     pub unsafe extern "C" fn h_MPI_Pack_external_size(
@@ -499,7 +499,7 @@ mod generic {
                 size
             )
         };
-        crate::raise::finish(rt, Proc::MPI_Pack_external_size, rc, None)
+        crate::error_handling::finish(rt, Proc::MPI_Pack_external_size, rc, None)
     }
 
     pub unsafe extern "C" fn h_MPI_Pack_external_size_c(
@@ -518,7 +518,7 @@ mod generic {
                 size
             )
         };
-        crate::raise::finish(rt, Proc::MPI_Pack_external_size_c, rc, None)
+        crate::error_handling::finish(rt, Proc::MPI_Pack_external_size_c, rc, None)
     }
 
     pub unsafe extern "C" fn h_MPI_Pack(
@@ -543,7 +543,7 @@ mod generic {
                 crate::handles::real_comm(rt, comm)
             )
         };
-        crate::raise::finish(rt, Proc::MPI_Pack, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Pack, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Pack_c(
@@ -568,7 +568,7 @@ mod generic {
                 crate::handles::real_comm(rt, comm)
             )
         };
-        crate::raise::finish(rt, Proc::MPI_Pack_c, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Pack_c, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Pack_size(
@@ -587,7 +587,7 @@ mod generic {
                 size
             )
         };
-        crate::raise::finish(rt, Proc::MPI_Pack_size, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Pack_size, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Pack_size_c(
@@ -606,7 +606,7 @@ mod generic {
                 size
             )
         };
-        crate::raise::finish(rt, Proc::MPI_Pack_size_c, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Pack_size_c, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Unpack(
@@ -631,7 +631,7 @@ mod generic {
                 crate::handles::real_comm(rt, comm)
             )
         };
-        crate::raise::finish(rt, Proc::MPI_Unpack, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Unpack, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Unpack_c(
@@ -656,7 +656,7 @@ mod generic {
                 crate::handles::real_comm(rt, comm)
             )
         };
-        crate::raise::finish(rt, Proc::MPI_Unpack_c, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Unpack_c, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Unpack_external(
@@ -681,7 +681,7 @@ mod generic {
                 crate::handles::real_datatype(rt, datatype)
             )
         };
-        crate::raise::finish(rt, Proc::MPI_Unpack_external, rc, None)
+        crate::error_handling::finish(rt, Proc::MPI_Unpack_external, rc, None)
     }
 
     pub unsafe extern "C" fn h_MPI_Unpack_external_c(
@@ -706,7 +706,7 @@ mod generic {
                 crate::handles::real_datatype(rt, datatype)
             )
         };
-        crate::raise::finish(rt, Proc::MPI_Unpack_external_c, rc, None)
+        crate::error_handling::finish(rt, Proc::MPI_Unpack_external_c, rc, None)
     }
 
     pub unsafe extern "C" fn h_MPI_Allgather(
@@ -743,7 +743,7 @@ mod generic {
         if rc != 0 {
             crate::cut::withdraw(rt, comm, rc);
         }
-        crate::raise::finish(rt, Proc::MPI_Allgather, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Allgather, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Allgather_c(
@@ -780,7 +780,7 @@ mod generic {
         if rc != 0 {
             crate::cut::withdraw(rt, comm, rc);
         }
-        crate::raise::finish(rt, Proc::MPI_Allgather_c, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Allgather_c, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Allgatherv(
@@ -819,7 +819,7 @@ mod generic {
         if rc != 0 {
             crate::cut::withdraw(rt, comm, rc);
         }
-        crate::raise::finish(rt, Proc::MPI_Allgatherv, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Allgatherv, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Allgatherv_c(
@@ -858,7 +858,7 @@ mod generic {
         if rc != 0 {
             crate::cut::withdraw(rt, comm, rc);
         }
-        crate::raise::finish(rt, Proc::MPI_Allgatherv_c, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Allgatherv_c, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Allreduce(
@@ -902,7 +902,7 @@ mod generic {
                 Some(op)
             );
         }
-        crate::raise::finish(rt, Proc::MPI_Allreduce, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Allreduce, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Allreduce_c(
@@ -946,7 +946,7 @@ mod generic {
                 Some(op)
             );
         }
-        crate::raise::finish(rt, Proc::MPI_Allreduce_c, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Allreduce_c, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Alltoall(
@@ -983,7 +983,7 @@ mod generic {
         if rc != 0 {
             crate::cut::withdraw(rt, comm, rc);
         }
-        crate::raise::finish(rt, Proc::MPI_Alltoall, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Alltoall, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Alltoall_c(
@@ -1020,7 +1020,7 @@ mod generic {
         if rc != 0 {
             crate::cut::withdraw(rt, comm, rc);
         }
-        crate::raise::finish(rt, Proc::MPI_Alltoall_c, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Alltoall_c, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Alltoallv(
@@ -1061,7 +1061,7 @@ mod generic {
         if rc != 0 {
             crate::cut::withdraw(rt, comm, rc);
         }
-        crate::raise::finish(rt, Proc::MPI_Alltoallv, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Alltoallv, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Alltoallv_c(
@@ -1102,7 +1102,7 @@ mod generic {
         if rc != 0 {
             crate::cut::withdraw(rt, comm, rc);
         }
-        crate::raise::finish(rt, Proc::MPI_Alltoallv_c, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Alltoallv_c, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Barrier(comm: VirtComm) -> c_int {
@@ -1130,7 +1130,7 @@ mod generic {
                 None
             );
         }
-        crate::raise::finish(rt, Proc::MPI_Barrier, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Barrier, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Bcast(
@@ -1172,7 +1172,7 @@ mod generic {
                 None
             );
         }
-        crate::raise::finish(rt, Proc::MPI_Bcast, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Bcast, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Bcast_c(
@@ -1214,7 +1214,7 @@ mod generic {
                 None
             );
         }
-        crate::raise::finish(rt, Proc::MPI_Bcast_c, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Bcast_c, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Exscan(
@@ -1249,7 +1249,7 @@ mod generic {
         if rc != 0 {
             crate::cut::withdraw(rt, comm, rc);
         }
-        crate::raise::finish(rt, Proc::MPI_Exscan, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Exscan, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Exscan_c(
@@ -1284,7 +1284,7 @@ mod generic {
         if rc != 0 {
             crate::cut::withdraw(rt, comm, rc);
         }
-        crate::raise::finish(rt, Proc::MPI_Exscan_c, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Exscan_c, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Gather(
@@ -1323,7 +1323,7 @@ mod generic {
         if rc != 0 {
             crate::cut::withdraw(rt, comm, rc);
         }
-        crate::raise::finish(rt, Proc::MPI_Gather, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Gather, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Gather_c(
@@ -1362,7 +1362,7 @@ mod generic {
         if rc != 0 {
             crate::cut::withdraw(rt, comm, rc);
         }
-        crate::raise::finish(rt, Proc::MPI_Gather_c, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Gather_c, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Gatherv(
@@ -1403,7 +1403,7 @@ mod generic {
         if rc != 0 {
             crate::cut::withdraw(rt, comm, rc);
         }
-        crate::raise::finish(rt, Proc::MPI_Gatherv, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Gatherv, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Gatherv_c(
@@ -1444,7 +1444,7 @@ mod generic {
         if rc != 0 {
             crate::cut::withdraw(rt, comm, rc);
         }
-        crate::raise::finish(rt, Proc::MPI_Gatherv_c, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Gatherv_c, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Neighbor_allgather(
@@ -1481,7 +1481,7 @@ mod generic {
         if rc != 0 {
             crate::cut::withdraw(rt, comm, rc);
         }
-        crate::raise::finish(rt, Proc::MPI_Neighbor_allgather, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Neighbor_allgather, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Neighbor_allgather_c(
@@ -1518,7 +1518,7 @@ mod generic {
         if rc != 0 {
             crate::cut::withdraw(rt, comm, rc);
         }
-        crate::raise::finish(rt, Proc::MPI_Neighbor_allgather_c, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Neighbor_allgather_c, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Neighbor_allgatherv(
@@ -1557,7 +1557,7 @@ mod generic {
         if rc != 0 {
             crate::cut::withdraw(rt, comm, rc);
         }
-        crate::raise::finish(rt, Proc::MPI_Neighbor_allgatherv, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Neighbor_allgatherv, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Neighbor_allgatherv_c(
@@ -1596,7 +1596,7 @@ mod generic {
         if rc != 0 {
             crate::cut::withdraw(rt, comm, rc);
         }
-        crate::raise::finish(rt, Proc::MPI_Neighbor_allgatherv_c, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Neighbor_allgatherv_c, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Neighbor_alltoall(
@@ -1633,7 +1633,7 @@ mod generic {
         if rc != 0 {
             crate::cut::withdraw(rt, comm, rc);
         }
-        crate::raise::finish(rt, Proc::MPI_Neighbor_alltoall, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Neighbor_alltoall, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Neighbor_alltoall_c(
@@ -1670,7 +1670,7 @@ mod generic {
         if rc != 0 {
             crate::cut::withdraw(rt, comm, rc);
         }
-        crate::raise::finish(rt, Proc::MPI_Neighbor_alltoall_c, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Neighbor_alltoall_c, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Neighbor_alltoallv(
@@ -1711,7 +1711,7 @@ mod generic {
         if rc != 0 {
             crate::cut::withdraw(rt, comm, rc);
         }
-        crate::raise::finish(rt, Proc::MPI_Neighbor_alltoallv, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Neighbor_alltoallv, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Neighbor_alltoallv_c(
@@ -1752,7 +1752,7 @@ mod generic {
         if rc != 0 {
             crate::cut::withdraw(rt, comm, rc);
         }
-        crate::raise::finish(rt, Proc::MPI_Neighbor_alltoallv_c, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Neighbor_alltoallv_c, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Reduce(
@@ -1798,7 +1798,7 @@ mod generic {
                 Some(op)
             );
         }
-        crate::raise::finish(rt, Proc::MPI_Reduce, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Reduce, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Reduce_c(
@@ -1844,7 +1844,7 @@ mod generic {
                 Some(op)
             );
         }
-        crate::raise::finish(rt, Proc::MPI_Reduce_c, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Reduce_c, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Reduce_scatter(
@@ -1879,7 +1879,7 @@ mod generic {
         if rc != 0 {
             crate::cut::withdraw(rt, comm, rc);
         }
-        crate::raise::finish(rt, Proc::MPI_Reduce_scatter, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Reduce_scatter, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Reduce_scatter_c(
@@ -1914,7 +1914,7 @@ mod generic {
         if rc != 0 {
             crate::cut::withdraw(rt, comm, rc);
         }
-        crate::raise::finish(rt, Proc::MPI_Reduce_scatter_c, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Reduce_scatter_c, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Reduce_scatter_block(
@@ -1949,7 +1949,7 @@ mod generic {
         if rc != 0 {
             crate::cut::withdraw(rt, comm, rc);
         }
-        crate::raise::finish(rt, Proc::MPI_Reduce_scatter_block, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Reduce_scatter_block, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Reduce_scatter_block_c(
@@ -1984,7 +1984,7 @@ mod generic {
         if rc != 0 {
             crate::cut::withdraw(rt, comm, rc);
         }
-        crate::raise::finish(rt, Proc::MPI_Reduce_scatter_block_c, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Reduce_scatter_block_c, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Scan(
@@ -2019,7 +2019,7 @@ mod generic {
         if rc != 0 {
             crate::cut::withdraw(rt, comm, rc);
         }
-        crate::raise::finish(rt, Proc::MPI_Scan, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Scan, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Scan_c(
@@ -2054,7 +2054,7 @@ mod generic {
         if rc != 0 {
             crate::cut::withdraw(rt, comm, rc);
         }
-        crate::raise::finish(rt, Proc::MPI_Scan_c, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Scan_c, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Scatter(
@@ -2093,7 +2093,7 @@ mod generic {
         if rc != 0 {
             crate::cut::withdraw(rt, comm, rc);
         }
-        crate::raise::finish(rt, Proc::MPI_Scatter, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Scatter, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Scatter_c(
@@ -2132,7 +2132,7 @@ mod generic {
         if rc != 0 {
             crate::cut::withdraw(rt, comm, rc);
         }
-        crate::raise::finish(rt, Proc::MPI_Scatter_c, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Scatter_c, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Scatterv(
@@ -2173,7 +2173,7 @@ mod generic {
         if rc != 0 {
             crate::cut::withdraw(rt, comm, rc);
         }
-        crate::raise::finish(rt, Proc::MPI_Scatterv, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Scatterv, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Scatterv_c(
@@ -2214,7 +2214,7 @@ mod generic {
         if rc != 0 {
             crate::cut::withdraw(rt, comm, rc);
         }
-        crate::raise::finish(rt, Proc::MPI_Scatterv_c, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Scatterv_c, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Iallgather(
@@ -2253,7 +2253,7 @@ mod generic {
             // SAFETY: the program's argument.
             unsafe { request.write(added) };
         }
-        crate::raise::finish(rt, Proc::MPI_Iallgather, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Iallgather, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Iallgather_c(
@@ -2292,7 +2292,7 @@ mod generic {
             // SAFETY: the program's argument.
             unsafe { request.write(added) };
         }
-        crate::raise::finish(rt, Proc::MPI_Iallgather_c, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Iallgather_c, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Iallgatherv(
@@ -2333,7 +2333,7 @@ mod generic {
             // SAFETY: the program's argument.
             unsafe { request.write(added) };
         }
-        crate::raise::finish(rt, Proc::MPI_Iallgatherv, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Iallgatherv, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Iallgatherv_c(
@@ -2374,7 +2374,7 @@ mod generic {
             // SAFETY: the program's argument.
             unsafe { request.write(added) };
         }
-        crate::raise::finish(rt, Proc::MPI_Iallgatherv_c, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Iallgatherv_c, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Iallreduce(
@@ -2411,7 +2411,7 @@ mod generic {
             // SAFETY: the program's argument.
             unsafe { request.write(added) };
         }
-        crate::raise::finish(rt, Proc::MPI_Iallreduce, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Iallreduce, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Iallreduce_c(
@@ -2448,7 +2448,7 @@ mod generic {
             // SAFETY: the program's argument.
             unsafe { request.write(added) };
         }
-        crate::raise::finish(rt, Proc::MPI_Iallreduce_c, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Iallreduce_c, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Ialltoall(
@@ -2487,7 +2487,7 @@ mod generic {
             // SAFETY: the program's argument.
             unsafe { request.write(added) };
         }
-        crate::raise::finish(rt, Proc::MPI_Ialltoall, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Ialltoall, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Ialltoall_c(
@@ -2526,7 +2526,7 @@ mod generic {
             // SAFETY: the program's argument.
             unsafe { request.write(added) };
         }
-        crate::raise::finish(rt, Proc::MPI_Ialltoall_c, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Ialltoall_c, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Ialltoallv(
@@ -2569,7 +2569,7 @@ mod generic {
             // SAFETY: the program's argument.
             unsafe { request.write(added) };
         }
-        crate::raise::finish(rt, Proc::MPI_Ialltoallv, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Ialltoallv, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Ialltoallv_c(
@@ -2612,7 +2612,7 @@ mod generic {
             // SAFETY: the program's argument.
             unsafe { request.write(added) };
         }
-        crate::raise::finish(rt, Proc::MPI_Ialltoallv_c, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Ialltoallv_c, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Ibarrier(comm: VirtComm, request: *mut VirtRequest) -> c_int {
@@ -2631,7 +2631,7 @@ mod generic {
             // SAFETY: the program's argument.
             unsafe { request.write(added) };
         }
-        crate::raise::finish(rt, Proc::MPI_Ibarrier, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Ibarrier, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Ibcast(
@@ -2666,7 +2666,7 @@ mod generic {
             // SAFETY: the program's argument.
             unsafe { request.write(added) };
         }
-        crate::raise::finish(rt, Proc::MPI_Ibcast, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Ibcast, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Ibcast_c(
@@ -2701,7 +2701,7 @@ mod generic {
             // SAFETY: the program's argument.
             unsafe { request.write(added) };
         }
-        crate::raise::finish(rt, Proc::MPI_Ibcast_c, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Ibcast_c, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Iexscan(
@@ -2738,7 +2738,7 @@ mod generic {
             // SAFETY: the program's argument.
             unsafe { request.write(added) };
         }
-        crate::raise::finish(rt, Proc::MPI_Iexscan, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Iexscan, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Iexscan_c(
@@ -2775,7 +2775,7 @@ mod generic {
             // SAFETY: the program's argument.
             unsafe { request.write(added) };
         }
-        crate::raise::finish(rt, Proc::MPI_Iexscan_c, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Iexscan_c, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Igather(
@@ -2816,7 +2816,7 @@ mod generic {
             // SAFETY: the program's argument.
             unsafe { request.write(added) };
         }
-        crate::raise::finish(rt, Proc::MPI_Igather, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Igather, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Igather_c(
@@ -2857,7 +2857,7 @@ mod generic {
             // SAFETY: the program's argument.
             unsafe { request.write(added) };
         }
-        crate::raise::finish(rt, Proc::MPI_Igather_c, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Igather_c, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Igatherv(
@@ -2900,7 +2900,7 @@ mod generic {
             // SAFETY: the program's argument.
             unsafe { request.write(added) };
         }
-        crate::raise::finish(rt, Proc::MPI_Igatherv, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Igatherv, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Igatherv_c(
@@ -2943,7 +2943,7 @@ mod generic {
             // SAFETY: the program's argument.
             unsafe { request.write(added) };
         }
-        crate::raise::finish(rt, Proc::MPI_Igatherv_c, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Igatherv_c, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Ineighbor_allgather(
@@ -2982,7 +2982,7 @@ mod generic {
             // SAFETY: the program's argument.
             unsafe { request.write(added) };
         }
-        crate::raise::finish(rt, Proc::MPI_Ineighbor_allgather, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Ineighbor_allgather, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Ineighbor_allgather_c(
@@ -3021,7 +3021,7 @@ mod generic {
             // SAFETY: the program's argument.
             unsafe { request.write(added) };
         }
-        crate::raise::finish(rt, Proc::MPI_Ineighbor_allgather_c, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Ineighbor_allgather_c, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Ineighbor_allgatherv(
@@ -3062,7 +3062,7 @@ mod generic {
             // SAFETY: the program's argument.
             unsafe { request.write(added) };
         }
-        crate::raise::finish(rt, Proc::MPI_Ineighbor_allgatherv, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Ineighbor_allgatherv, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Ineighbor_allgatherv_c(
@@ -3103,7 +3103,7 @@ mod generic {
             // SAFETY: the program's argument.
             unsafe { request.write(added) };
         }
-        crate::raise::finish(rt, Proc::MPI_Ineighbor_allgatherv_c, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Ineighbor_allgatherv_c, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Ineighbor_alltoall(
@@ -3142,7 +3142,7 @@ mod generic {
             // SAFETY: the program's argument.
             unsafe { request.write(added) };
         }
-        crate::raise::finish(rt, Proc::MPI_Ineighbor_alltoall, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Ineighbor_alltoall, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Ineighbor_alltoall_c(
@@ -3181,7 +3181,7 @@ mod generic {
             // SAFETY: the program's argument.
             unsafe { request.write(added) };
         }
-        crate::raise::finish(rt, Proc::MPI_Ineighbor_alltoall_c, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Ineighbor_alltoall_c, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Ineighbor_alltoallv(
@@ -3224,7 +3224,7 @@ mod generic {
             // SAFETY: the program's argument.
             unsafe { request.write(added) };
         }
-        crate::raise::finish(rt, Proc::MPI_Ineighbor_alltoallv, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Ineighbor_alltoallv, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Ineighbor_alltoallv_c(
@@ -3267,7 +3267,7 @@ mod generic {
             // SAFETY: the program's argument.
             unsafe { request.write(added) };
         }
-        crate::raise::finish(rt, Proc::MPI_Ineighbor_alltoallv_c, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Ineighbor_alltoallv_c, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Ireduce(
@@ -3306,7 +3306,7 @@ mod generic {
             // SAFETY: the program's argument.
             unsafe { request.write(added) };
         }
-        crate::raise::finish(rt, Proc::MPI_Ireduce, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Ireduce, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Ireduce_c(
@@ -3345,7 +3345,7 @@ mod generic {
             // SAFETY: the program's argument.
             unsafe { request.write(added) };
         }
-        crate::raise::finish(rt, Proc::MPI_Ireduce_c, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Ireduce_c, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Ireduce_scatter(
@@ -3382,7 +3382,7 @@ mod generic {
             // SAFETY: the program's argument.
             unsafe { request.write(added) };
         }
-        crate::raise::finish(rt, Proc::MPI_Ireduce_scatter, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Ireduce_scatter, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Ireduce_scatter_c(
@@ -3419,7 +3419,7 @@ mod generic {
             // SAFETY: the program's argument.
             unsafe { request.write(added) };
         }
-        crate::raise::finish(rt, Proc::MPI_Ireduce_scatter_c, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Ireduce_scatter_c, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Ireduce_scatter_block(
@@ -3456,7 +3456,7 @@ mod generic {
             // SAFETY: the program's argument.
             unsafe { request.write(added) };
         }
-        crate::raise::finish(rt, Proc::MPI_Ireduce_scatter_block, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Ireduce_scatter_block, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Ireduce_scatter_block_c(
@@ -3493,7 +3493,7 @@ mod generic {
             // SAFETY: the program's argument.
             unsafe { request.write(added) };
         }
-        crate::raise::finish(rt, Proc::MPI_Ireduce_scatter_block_c, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Ireduce_scatter_block_c, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Iscan(
@@ -3530,7 +3530,7 @@ mod generic {
             // SAFETY: the program's argument.
             unsafe { request.write(added) };
         }
-        crate::raise::finish(rt, Proc::MPI_Iscan, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Iscan, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Iscan_c(
@@ -3567,7 +3567,7 @@ mod generic {
             // SAFETY: the program's argument.
             unsafe { request.write(added) };
         }
-        crate::raise::finish(rt, Proc::MPI_Iscan_c, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Iscan_c, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Iscatter(
@@ -3608,7 +3608,7 @@ mod generic {
             // SAFETY: the program's argument.
             unsafe { request.write(added) };
         }
-        crate::raise::finish(rt, Proc::MPI_Iscatter, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Iscatter, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Iscatter_c(
@@ -3649,7 +3649,7 @@ mod generic {
             // SAFETY: the program's argument.
             unsafe { request.write(added) };
         }
-        crate::raise::finish(rt, Proc::MPI_Iscatter_c, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Iscatter_c, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Iscatterv(
@@ -3692,7 +3692,7 @@ mod generic {
             // SAFETY: the program's argument.
             unsafe { request.write(added) };
         }
-        crate::raise::finish(rt, Proc::MPI_Iscatterv, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Iscatterv, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Iscatterv_c(
@@ -3735,7 +3735,7 @@ mod generic {
             // SAFETY: the program's argument.
             unsafe { request.write(added) };
         }
-        crate::raise::finish(rt, Proc::MPI_Iscatterv_c, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Iscatterv_c, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Allgather_init(
@@ -5482,7 +5482,7 @@ mod generic {
                 result
             )
         };
-        crate::raise::finish(rt, Proc::MPI_Comm_compare, rc, Some(comm1))
+        crate::error_handling::finish(rt, Proc::MPI_Comm_compare, rc, Some(comm1))
     }
 
     pub unsafe extern "C" fn h_MPI_Comm_get_name(
@@ -5495,21 +5495,21 @@ mod generic {
         let rc = unsafe {
             real::PMPI_Comm_get_name(crate::handles::real_comm(rt, comm), comm_name, resultlen)
         };
-        crate::raise::finish(rt, Proc::MPI_Comm_get_name, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Comm_get_name, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Comm_remote_size(comm: VirtComm, size: *mut c_int) -> c_int {
         let rt = crate::calls::runtime();
         // SAFETY: the program's arguments are handed on.
         let rc = unsafe { real::PMPI_Comm_remote_size(crate::handles::real_comm(rt, comm), size) };
-        crate::raise::finish(rt, Proc::MPI_Comm_remote_size, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Comm_remote_size, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Comm_test_inter(comm: VirtComm, flag: *mut c_int) -> c_int {
         let rt = crate::calls::runtime();
         // SAFETY: the program's arguments are handed on.
         let rc = unsafe { real::PMPI_Comm_test_inter(crate::handles::real_comm(rt, comm), flag) };
-        crate::raise::finish(rt, Proc::MPI_Comm_test_inter, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Comm_test_inter, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Cart_coords(
@@ -5523,7 +5523,7 @@ mod generic {
         let rc = unsafe {
             real::PMPI_Cart_coords(crate::handles::real_comm(rt, comm), rank, maxdims, coords)
         };
-        crate::raise::finish(rt, Proc::MPI_Cart_coords, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Cart_coords, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Cart_get(
@@ -5538,7 +5538,7 @@ mod generic {
         let rc = unsafe {
             real::PMPI_Cart_get(crate::handles::real_comm(rt, comm), maxdims, dims, periods, coords)
         };
-        crate::raise::finish(rt, Proc::MPI_Cart_get, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Cart_get, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Cart_map(
@@ -5553,7 +5553,7 @@ mod generic {
         let rc = unsafe {
             real::PMPI_Cart_map(crate::handles::real_comm(rt, comm), ndims, dims, periods, newrank)
         };
-        crate::raise::finish(rt, Proc::MPI_Cart_map, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Cart_map, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Cart_rank(
@@ -5564,7 +5564,7 @@ mod generic {
         let rt = crate::calls::runtime();
         // SAFETY: the program's arguments are handed on.
         let rc = unsafe { real::PMPI_Cart_rank(crate::handles::real_comm(rt, comm), coords, rank) };
-        crate::raise::finish(rt, Proc::MPI_Cart_rank, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Cart_rank, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Cart_shift(
@@ -5585,14 +5585,14 @@ mod generic {
                 rank_dest
             )
         };
-        crate::raise::finish(rt, Proc::MPI_Cart_shift, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Cart_shift, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Cartdim_get(comm: VirtComm, ndims: *mut c_int) -> c_int {
         let rt = crate::calls::runtime();
         // SAFETY: the program's arguments are handed on.
         let rc = unsafe { real::PMPI_Cartdim_get(crate::handles::real_comm(rt, comm), ndims) };
-        crate::raise::finish(rt, Proc::MPI_Cartdim_get, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Cartdim_get, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Dist_graph_neighbors(
@@ -5617,7 +5617,7 @@ mod generic {
                 destweights
             )
         };
-        crate::raise::finish(rt, Proc::MPI_Dist_graph_neighbors, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Dist_graph_neighbors, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Dist_graph_neighbors_count(
@@ -5636,7 +5636,7 @@ mod generic {
                 weighted
             )
         };
-        crate::raise::finish(rt, Proc::MPI_Dist_graph_neighbors_count, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Dist_graph_neighbors_count, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Dims_create(
@@ -5647,7 +5647,7 @@ mod generic {
         let rt = crate::calls::runtime();
         // SAFETY: the program's arguments are handed on.
         let rc = unsafe { real::PMPI_Dims_create(nnodes, ndims, dims) };
-        crate::raise::finish(rt, Proc::MPI_Dims_create, rc, None)
+        crate::error_handling::finish(rt, Proc::MPI_Dims_create, rc, None)
     }
 
     pub unsafe extern "C" fn h_MPI_Graph_get(
@@ -5668,7 +5668,7 @@ mod generic {
                 edges
             )
         };
-        crate::raise::finish(rt, Proc::MPI_Graph_get, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Graph_get, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Graph_map(
@@ -5683,7 +5683,7 @@ mod generic {
         let rc = unsafe {
             real::PMPI_Graph_map(crate::handles::real_comm(rt, comm), nnodes, index, edges, newrank)
         };
-        crate::raise::finish(rt, Proc::MPI_Graph_map, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Graph_map, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Graph_neighbors_count(
@@ -5696,7 +5696,7 @@ mod generic {
         let rc = unsafe {
             real::PMPI_Graph_neighbors_count(crate::handles::real_comm(rt, comm), rank, nneighbors)
         };
-        crate::raise::finish(rt, Proc::MPI_Graph_neighbors_count, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Graph_neighbors_count, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Graph_neighbors(
@@ -5715,7 +5715,7 @@ mod generic {
                 neighbors
             )
         };
-        crate::raise::finish(rt, Proc::MPI_Graph_neighbors, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Graph_neighbors, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Graphdims_get(
@@ -5728,14 +5728,14 @@ mod generic {
         let rc = unsafe {
             real::PMPI_Graphdims_get(crate::handles::real_comm(rt, comm), nnodes, nedges)
         };
-        crate::raise::finish(rt, Proc::MPI_Graphdims_get, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Graphdims_get, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Topo_test(comm: VirtComm, status: *mut c_int) -> c_int {
         let rt = crate::calls::runtime();
         // SAFETY: the program's arguments are handed on.
         let rc = unsafe { real::PMPI_Topo_test(crate::handles::real_comm(rt, comm), status) };
-        crate::raise::finish(rt, Proc::MPI_Topo_test, rc, Some(comm))
+        crate::error_handling::finish(rt, Proc::MPI_Topo_test, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Comm_group(comm: VirtComm, group: *mut VirtGroup) -> c_int {
@@ -6408,7 +6408,7 @@ mod generic {
                 combiner
             )
         };
-        crate::raise::finish(rt, Proc::MPI_Type_get_envelope, rc, None)
+        crate::error_handling::finish(rt, Proc::MPI_Type_get_envelope, rc, None)
     }
 
     pub unsafe extern "C" fn h_MPI_Type_get_envelope_c(
@@ -6431,7 +6431,7 @@ mod generic {
                 combiner
             )
         };
-        crate::raise::finish(rt, Proc::MPI_Type_get_envelope_c, rc, None)
+        crate::error_handling::finish(rt, Proc::MPI_Type_get_envelope_c, rc, None)
     }
 
     pub unsafe extern "C" fn h_MPI_Type_get_extent(
@@ -6444,7 +6444,7 @@ mod generic {
         let rc = unsafe {
             real::PMPI_Type_get_extent(crate::handles::real_datatype(rt, datatype), lb, extent)
         };
-        crate::raise::finish(rt, Proc::MPI_Type_get_extent, rc, None)
+        crate::error_handling::finish(rt, Proc::MPI_Type_get_extent, rc, None)
     }
 
     pub unsafe extern "C" fn h_MPI_Type_get_extent_x(
@@ -6457,7 +6457,7 @@ mod generic {
         let rc = unsafe {
             real::PMPI_Type_get_extent_x(crate::handles::real_datatype(rt, datatype), lb, extent)
         };
-        crate::raise::finish(rt, Proc::MPI_Type_get_extent_x, rc, None)
+        crate::error_handling::finish(rt, Proc::MPI_Type_get_extent_x, rc, None)
     }
 
     pub unsafe extern "C" fn h_MPI_Type_get_name(
@@ -6474,7 +6474,7 @@ mod generic {
                 resultlen
             )
         };
-        crate::raise::finish(rt, Proc::MPI_Type_get_name, rc, None)
+        crate::error_handling::finish(rt, Proc::MPI_Type_get_name, rc, None)
     }
 
     pub unsafe extern "C" fn h_MPI_Type_get_true_extent(
@@ -6491,7 +6491,7 @@ mod generic {
                 true_extent
             )
         };
-        crate::raise::finish(rt, Proc::MPI_Type_get_true_extent, rc, None)
+        crate::error_handling::finish(rt, Proc::MPI_Type_get_true_extent, rc, None)
     }
 
     pub unsafe extern "C" fn h_MPI_Type_get_true_extent_x(
@@ -6508,7 +6508,7 @@ mod generic {
                 true_extent
             )
         };
-        crate::raise::finish(rt, Proc::MPI_Type_get_true_extent_x, rc, None)
+        crate::error_handling::finish(rt, Proc::MPI_Type_get_true_extent_x, rc, None)
     }
 
     pub unsafe extern "C" fn h_MPI_Type_indexed(
@@ -6569,7 +6569,7 @@ mod generic {
         let rc = unsafe {
             real::PMPI_Type_size_x(crate::handles::real_datatype(rt, datatype), size)
         };
-        crate::raise::finish(rt, Proc::MPI_Type_size_x, rc, None)
+        crate::error_handling::finish(rt, Proc::MPI_Type_size_x, rc, None)
     }
 
     pub unsafe extern "C" fn h_MPI_Type_vector(
@@ -6621,7 +6621,7 @@ mod generic {
         let rc = unsafe {
             real::PMPI_Type_extent(crate::handles::real_datatype(rt, datatype), extent)
         };
-        crate::raise::finish(rt, Proc::MPI_Type_extent, rc, None)
+        crate::error_handling::finish(rt, Proc::MPI_Type_extent, rc, None)
     }
 
     pub unsafe extern "C" fn h_MPI_Type_hindexed(
@@ -6680,7 +6680,7 @@ mod generic {
         let rt = crate::calls::runtime();
         // SAFETY: the program's arguments are handed on.
         let rc = unsafe { real::PMPI_Type_lb(crate::handles::real_datatype(rt, datatype), lb) };
-        crate::raise::finish(rt, Proc::MPI_Type_lb, rc, None)
+        crate::error_handling::finish(rt, Proc::MPI_Type_lb, rc, None)
     }
 
     pub unsafe extern "C" fn h_MPI_Type_struct(
@@ -6709,14 +6709,14 @@ mod generic {
         let rt = crate::calls::runtime();
         // SAFETY: the program's arguments are handed on.
         let rc = unsafe { real::PMPI_Type_ub(crate::handles::real_datatype(rt, datatype), ub) };
-        crate::raise::finish(rt, Proc::MPI_Type_ub, rc, None)
+        crate::error_handling::finish(rt, Proc::MPI_Type_ub, rc, None)
     }
 
     pub unsafe extern "C" fn h_MPI_Op_commutative(op: VirtOp, commute: *mut c_int) -> c_int {
         let rt = crate::calls::runtime();
         // SAFETY: the program's arguments are handed on.
         let rc = unsafe { real::PMPI_Op_commutative(crate::handles::real_op(rt, op), commute) };
-        crate::raise::finish(rt, Proc::MPI_Op_commutative, rc, None)
+        crate::error_handling::finish(rt, Proc::MPI_Op_commutative, rc, None)
     }
 
     pub unsafe extern "C" fn h_MPI_Op_create(
@@ -6849,14 +6849,14 @@ mod generic {
         let rc = unsafe {
             real::PMPI_Info_get(crate::handles::real_info(rt, info), key, valuelen, value, flag)
         };
-        crate::raise::finish(rt, Proc::MPI_Info_get, rc, None)
+        crate::error_handling::finish(rt, Proc::MPI_Info_get, rc, None)
     }
 
     pub unsafe extern "C" fn h_MPI_Info_get_nkeys(info: VirtInfo, nkeys: *mut c_int) -> c_int {
         let rt = crate::calls::runtime();
         // SAFETY: the program's arguments are handed on.
         let rc = unsafe { real::PMPI_Info_get_nkeys(crate::handles::real_info(rt, info), nkeys) };
-        crate::raise::finish(rt, Proc::MPI_Info_get_nkeys, rc, None)
+        crate::error_handling::finish(rt, Proc::MPI_Info_get_nkeys, rc, None)
     }
 
     pub unsafe extern "C" fn h_MPI_Info_get_nthkey(
@@ -6867,7 +6867,7 @@ mod generic {
         let rt = crate::calls::runtime();
         // SAFETY: the program's arguments are handed on.
         let rc = unsafe { real::PMPI_Info_get_nthkey(crate::handles::real_info(rt, info), n, key) };
-        crate::raise::finish(rt, Proc::MPI_Info_get_nthkey, rc, None)
+        crate::error_handling::finish(rt, Proc::MPI_Info_get_nthkey, rc, None)
     }
 
     pub unsafe extern "C" fn h_MPI_Info_get_string(
@@ -6888,7 +6888,7 @@ mod generic {
                 flag
             )
         };
-        crate::raise::finish(rt, Proc::MPI_Info_get_string, rc, None)
+        crate::error_handling::finish(rt, Proc::MPI_Info_get_string, rc, None)
     }
 
     pub unsafe extern "C" fn h_MPI_Info_get_valuelen(
@@ -6902,7 +6902,7 @@ mod generic {
         let rc = unsafe {
             real::PMPI_Info_get_valuelen(crate::handles::real_info(rt, info), key, valuelen, flag)
         };
-        crate::raise::finish(rt, Proc::MPI_Info_get_valuelen, rc, None)
+        crate::error_handling::finish(rt, Proc::MPI_Info_get_valuelen, rc, None)
     }
 
     pub unsafe extern "C" fn h_MPI_Comm_create_keyval(
@@ -7216,7 +7216,7 @@ mod generic {
         let rt = crate::calls::runtime();
         // SAFETY: the program's arguments are handed on.
         let rc = unsafe { real::PMPI_Status_c2f(c_status, f_status) };
-        crate::raise::finish(rt, Proc::MPI_Status_c2f, rc, None)
+        crate::error_handling::finish(rt, Proc::MPI_Status_c2f, rc, None)
     }
 
     pub unsafe extern "C" fn h_MPI_Status_c2f08(
@@ -7226,7 +7226,7 @@ mod generic {
         let rt = crate::calls::runtime();
         // SAFETY: the program's arguments are handed on.
         let rc = unsafe { real::PMPI_Status_c2f08(c_status, f08_status) };
-        crate::raise::finish(rt, Proc::MPI_Status_c2f08, rc, None)
+        crate::error_handling::finish(rt, Proc::MPI_Status_c2f08, rc, None)
     }
 
     pub unsafe extern "C" fn h_MPI_Status_f082c(
@@ -7236,7 +7236,7 @@ mod generic {
         let rt = crate::calls::runtime();
         // SAFETY: the program's arguments are handed on.
         let rc = unsafe { real::PMPI_Status_f082c(f08_status, c_status) };
-        crate::raise::finish(rt, Proc::MPI_Status_f082c, rc, None)
+        crate::error_handling::finish(rt, Proc::MPI_Status_f082c, rc, None)
     }
 
     pub unsafe extern "C" fn h_MPI_Status_f082f(
@@ -7246,7 +7246,7 @@ mod generic {
         let rt = crate::calls::runtime();
         // SAFETY: the program's arguments are handed on.
         let rc = unsafe { real::PMPI_Status_f082f(f08_status, f_status) };
-        crate::raise::finish(rt, Proc::MPI_Status_f082f, rc, None)
+        crate::error_handling::finish(rt, Proc::MPI_Status_f082f, rc, None)
     }
 
     pub unsafe extern "C" fn h_MPI_Status_f2c(
@@ -7256,7 +7256,7 @@ mod generic {
         let rt = crate::calls::runtime();
         // SAFETY: the program's arguments are handed on.
         let rc = unsafe { real::PMPI_Status_f2c(f_status, c_status) };
-        crate::raise::finish(rt, Proc::MPI_Status_f2c, rc, None)
+        crate::error_handling::finish(rt, Proc::MPI_Status_f2c, rc, None)
     }
 
     pub unsafe extern "C" fn h_MPI_Status_f2f08(
@@ -7266,7 +7266,7 @@ mod generic {
         let rt = crate::calls::runtime();
         // SAFETY: the program's arguments are handed on.
         let rc = unsafe { real::PMPI_Status_f2f08(f_status, f08_status) };
-        crate::raise::finish(rt, Proc::MPI_Status_f2f08, rc, None)
+        crate::error_handling::finish(rt, Proc::MPI_Status_f2f08, rc, None)
     }
 
     pub unsafe extern "C" fn h_MPI_Type_c2f(datatype: VirtDatatype) -> c_int {
@@ -8965,11 +8965,11 @@ mod stubs {
     use core::ffi::c_int;
 
     pub extern "C" fn unsupported<const SLOT: u16>() -> c_int {
-        crate::raise::unsupported(crate::calls::runtime(), Proc::ALL[SLOT as usize])
+        crate::error_handling::unsupported(crate::calls::runtime(), Proc::ALL[SLOT as usize])
     }
 
     pub extern "C" fn refused<const SLOT: u16>() -> c_int {
-        crate::raise::refused(SLOT as u32)
+        crate::error_handling::refused(SLOT as u32)
     }
 }
 

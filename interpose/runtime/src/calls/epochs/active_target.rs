@@ -1,10 +1,11 @@
 //! Active target epochs (MPI 4.1, 12.5.1 and 12.5.2): fence, post, start, complete and wait.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
-use super::epoch_ends::{NO_WORD, check, noted, or_end, own};
+use super::epoch_ends::{EXCHANGE_FAILED, check, direct_access, finish_and_record, or_end};
 use crate::arch::{self, Rewound};
 use crate::calls::arguments::outcome;
 use crate::calls::runtime;
+use crate::error_handling::finish_win;
 use crate::errors::{ERR_ARG, ERR_WIN, SUCCESS};
 use crate::exposure::{self, SyncMessage};
 use crate::generated::{Proc, real};
@@ -12,7 +13,6 @@ use crate::handles::{VirtGroup, VirtWin, real_group, real_win};
 use crate::objects::comm;
 use crate::objects::group::{self, ERR_GROUP};
 use crate::objects::window::{self, Epochs, LOCK_SHARED, NO_CHECK};
-use crate::raise::finish_win;
 use crate::{Runtime, recovery};
 use crate::{attempt, cut, work_flags};
 use std::ffi::c_int;
@@ -42,7 +42,7 @@ pub unsafe extern "C" fn MPI_Win_fence(assert: c_int, win: VirtWin) -> c_int {
     if let (Some(comm), true) = (comm, rc != SUCCESS) {
         cut::withdraw(rt, comm, rc);
     }
-    noted(rt, procedure, rc, win, |epochs| {
+    finish_and_record(rt, procedure, rc, win, |epochs| {
         epochs.is_fenced = assert & NO_SUCCEED == 0
     })
 }
@@ -58,7 +58,7 @@ fn ranks_of(rt: &Runtime, win: VirtWin, members: VirtGroup) -> Result<Vec<i32>, 
 /// Calls a procedure of the library with a group of members of a window.
 ///
 /// Used for windows with spawned processes.
-fn with_members(
+fn call_with_group(
     rt: &Runtime,
     win: VirtWin,
     members: VirtGroup,
@@ -91,7 +91,7 @@ fn with_members(
 macro_rules! unless_spawned {
     ($rt:expr, $procedure:expr, $win:expr, $library:expr) => {
         if window::has_spawned($rt, $win) {
-            outcome!(cut::hold($rt));
+            outcome!(cut::enter_waiting_call($rt));
             arch::mark_blocking_wait();
             let rc: Result<c_int, c_int> = $library(real_win($rt, $win));
             let rc = attempt!($rt, rc.unwrap_or_else(|rc| rc));
@@ -103,12 +103,12 @@ macro_rules! unless_spawned {
 /// Waits for the next control message of a window.
 ///
 /// Polls only once if other work is pending.
-fn next_word(rt: &Runtime, win: VirtWin) -> Result<(), Rewound> {
+fn wait_for_message(rt: &Runtime, win: VirtWin) -> Result<(), Rewound> {
     if work_flags::is_any_set() {
-        recovery::check_own(rt, exposure::receive_arrived(rt, win), NO_WORD)?;
+        recovery::check_own(rt, exposure::receive_arrived(rt, win), EXCHANGE_FAILED)?;
         cut::meanwhile(rt)
     } else {
-        recovery::check_own(rt, exposure::receive_next(rt, win), NO_WORD)
+        recovery::check_own(rt, exposure::receive_next(rt, win), EXCHANGE_FAILED)
     }
 }
 
@@ -119,16 +119,16 @@ pub unsafe extern "C" fn MPI_Win_start(group: VirtGroup, assert: c_int, win: Vir
         // SAFETY: the real library checks its arguments.
         unsafe { real::PMPI_Win_start(group, assert, real) }
     };
-    unless_spawned!(rt, procedure, win, |_| with_members(
+    unless_spawned!(rt, procedure, win, |_| call_with_group(
         rt, win, group, library
     ));
     or_end!(rt, procedure, win, check(rt, win, Epochs::may_begin));
     let targets = or_end!(rt, procedure, win, ranks_of(rt, win, group));
     outcome!(cut::here(rt));
     while !exposure::consume_messages(rt, win, &targets, SyncMessage::Exposed) {
-        outcome!(next_word(rt, win));
+        outcome!(wait_for_message(rt, win));
     }
-    let own = or_end!(rt, procedure, win, own(rt, win));
+    let own = or_end!(rt, procedure, win, direct_access(rt, win));
     for &target in targets.iter().filter(|_| own.is_none()) {
         // No process may lock an exposed window, so the lock is granted at once.
         // SAFETY: a window of the runtime and a rank in its group.
@@ -164,7 +164,7 @@ pub unsafe extern "C" fn MPI_Win_complete(win: VirtWin) -> c_int {
     outcome!(cut::here(rt));
     let targets = window::get(rt, win).and_then(|window| window.epochs.targets.clone());
     let targets = targets.unwrap_or_default();
-    let own = or_end!(rt, procedure, win, own(rt, win));
+    let own = or_end!(rt, procedure, win, direct_access(rt, win));
     let is_known = |&&target: &&i32| {
         own.as_ref()
             .is_none_or(|own| own.library_epochs().ranks.remove(&target))
@@ -182,7 +182,7 @@ pub unsafe extern "C" fn MPI_Win_complete(win: VirtWin) -> c_int {
     outcome!(recovery::check_own(
         rt,
         exposure::send(rt, win, &targets, SyncMessage::Done),
-        NO_WORD
+        EXCHANGE_FAILED
     ));
     window::change_epochs(rt, win, |epochs| {
         epochs.targets = None;
@@ -198,7 +198,7 @@ pub unsafe extern "C" fn MPI_Win_post(group: VirtGroup, assert: c_int, win: Virt
         // SAFETY: the real library checks its arguments.
         unsafe { real::PMPI_Win_post(group, assert, real) }
     };
-    unless_spawned!(rt, procedure, win, |_| with_members(
+    unless_spawned!(rt, procedure, win, |_| call_with_group(
         rt, win, group, library
     ));
     or_end!(
@@ -212,14 +212,14 @@ pub unsafe extern "C" fn MPI_Win_post(group: VirtGroup, assert: c_int, win: Virt
     outcome!(recovery::check_own(
         rt,
         exposure::send(rt, win, &origins, SyncMessage::Exposed),
-        NO_WORD
+        EXCHANGE_FAILED
     ));
     window::change_epochs(rt, win, |epochs| epochs.origins = Some(origins));
     SUCCESS
 }
 
 /// Returns true if all origins have completed; this ends the exposure epoch.
-fn has_ended(rt: &Runtime, win: VirtWin) -> bool {
+fn end_if_completed(rt: &Runtime, win: VirtWin) -> bool {
     let origins = window::get(rt, win).and_then(|window| window.epochs.origins.clone());
     let has_ended =
         exposure::consume_messages(rt, win, &origins.unwrap_or_default(), SyncMessage::Done);
@@ -243,8 +243,8 @@ pub unsafe extern "C" fn MPI_Win_wait(win: VirtWin) -> c_int {
         check(rt, win, |epochs| epochs.origins.is_some())
     );
     outcome!(cut::here(rt));
-    while !has_ended(rt, win) {
-        outcome!(next_word(rt, win));
+    while !end_if_completed(rt, win) {
+        outcome!(wait_for_message(rt, win));
     }
     SUCCESS
 }
@@ -269,9 +269,9 @@ pub unsafe extern "C" fn MPI_Win_test(win: VirtWin, flag: *mut c_int) -> c_int {
     while outcome!(recovery::check_own(
         rt,
         exposure::receive_arrived(rt, win),
-        NO_WORD
+        EXCHANGE_FAILED
     )) {}
     // SAFETY: the program's address for the result.
-    unsafe { flag.write(c_int::from(has_ended(rt, win))) };
+    unsafe { flag.write(c_int::from(end_if_completed(rt, win))) };
     SUCCESS
 }

@@ -1,21 +1,22 @@
 //! Checks and completion of the procedures that open or close an epoch.
 
 use crate::Runtime;
+use crate::error_handling::finish_win;
 use crate::errors::{ERR_NO_MEM, ERR_RMA_SYNC, ERR_WIN, SUCCESS};
 use crate::generated::Proc;
 use crate::handles::VirtWin;
 use crate::objects::window::{self, DirectWindow, Epochs};
-use crate::raise::finish_win;
 use std::ffi::c_int;
 use std::rc::Rc;
 
 /// Message for a failed exchange between the two sides of an epoch.
-pub(super) const NO_WORD: &str = "the processes of a window cannot tell each other of their epochs";
+pub(super) const EXCHANGE_FAILED: &str =
+    "the processes of a window cannot tell each other of their epochs";
 
 /// Completes a procedure that opens or closes an epoch.
 ///
 /// Records the change if the procedure has succeeded.
-pub(super) fn noted(
+pub(super) fn finish_and_record(
     rt: &Runtime,
     procedure: Proc,
     rc: c_int,
@@ -29,7 +30,7 @@ pub(super) fn noted(
 }
 
 /// Returns the direct access to the window if its locks are the runtime's.
-pub(super) fn own(rt: &Runtime, win: VirtWin) -> Result<Option<Rc<DirectWindow>>, c_int> {
+pub(super) fn direct_access(rt: &Runtime, win: VirtWin) -> Result<Option<Rc<DirectWindow>>, c_int> {
     window::passive::with_own_locks(rt, win).map_err(|_| ERR_NO_MEM)
 }
 

@@ -3,17 +3,17 @@
 //! Locks and flushes are the library's, or the runtime's if members share memory.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
-use super::epoch_ends::{NO_WORD, check, noted, or_end, own};
+use super::epoch_ends::{EXCHANGE_FAILED, check, direct_access, finish_and_record, or_end};
 use crate::arch::{self, Rewound};
 use crate::calls::arguments::outcome;
 use crate::calls::runtime;
+use crate::error_handling::finish_win;
 use crate::errors::SUCCESS;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtWin, real_win};
 use crate::objects::window::{
     self, Epochs, FlushWork, LOCK_SHARED, LockKind, passive, recent_access,
 };
-use crate::raise::finish_win;
 use crate::work_flags::{self, SEVERAL};
 use crate::{Runtime, recovery};
 use crate::{attempt, cut, exposure};
@@ -23,17 +23,17 @@ use std::time::{Duration, Instant};
 
 /// Time for which a wait for a lock polls without a pause.
 ///
-/// Later polls are separated by `PAUSE`.
-const QUICK: Duration = Duration::from_millis(1);
+/// Later polls are separated by `PAUSE_FACTOR`.
+const QUICK_POLLING: Duration = Duration::from_millis(1);
 const PAUSE: Duration = Duration::from_micros(50);
 /// Time for which requests for a shared lock yield to one for an exclusive lock.
-const COURTESY: Duration = Duration::from_millis(10);
+const SHARED_LOCK_DELAY: Duration = Duration::from_millis(10);
 
 /// Lets the library make progress with messages.
-fn get_on(rt: &Runtime, win: VirtWin) -> Result<(), Rewound> {
+fn make_progress(rt: &Runtime, win: VirtWin) -> Result<(), Rewound> {
     fence(Ordering::SeqCst);
     arch::mark_short_wait();
-    recovery::check_own(rt, exposure::receive_arrived(rt, win), NO_WORD).map(drop)
+    recovery::check_own(rt, exposure::receive_arrived(rt, win), EXCHANGE_FAILED).map(drop)
 }
 
 /// Waits until a lock has been taken.
@@ -46,14 +46,14 @@ fn wait(rt: &Runtime, win: VirtWin, take: impl Fn(bool) -> bool) -> Result<(), R
     }
     let began = Instant::now();
     loop {
-        get_on(rt, win)?;
+        make_progress(rt, win)?;
         // A call that yields to other threads starts from its entry, and loses the time that it has
         // waited.
         let waited = began.elapsed();
-        if take(waited > COURTESY || work_flags::is_set(SEVERAL)) {
+        if take(waited > SHARED_LOCK_DELAY || work_flags::is_set(SEVERAL)) {
             return Ok(());
         }
-        if waited > QUICK {
+        if waited > QUICK_POLLING {
             std::thread::sleep(PAUSE);
         } else {
             std::thread::yield_now();
@@ -66,7 +66,7 @@ fn wait(rt: &Runtime, win: VirtWin, take: impl Fn(bool) -> bool) -> Result<(), R
 ///
 /// After fences, only the library can check whether the lock is allowed. If not, the lock is
 /// released.
-fn taken(
+fn finish_lock(
     rt: &Runtime,
     procedure: Proc,
     win: VirtWin,
@@ -106,7 +106,8 @@ fn lock_any(rt: &Runtime, win: VirtWin, rank: c_int, lock_type: c_int, assert: c
             epochs.locks.insert(rank, (lock_type, assert));
         }
     };
-    let own = or_end!(rt, procedure, win, own(rt, win)).filter(|own| own.members().contains(&rank));
+    let own = or_end!(rt, procedure, win, direct_access(rt, win))
+        .filter(|own| own.members().contains(&rank));
     let Some((own, hold)) = own.zip(LockKind::of(lock_type, assert)) else {
         or_end!(
             rt,
@@ -114,12 +115,12 @@ fn lock_any(rt: &Runtime, win: VirtWin, rank: c_int, lock_type: c_int, assert: c
             win,
             check(rt, win, |epochs| epochs.targets.is_none())
         );
-        outcome!(cut::hold(rt));
+        outcome!(cut::enter_waiting_call(rt));
         // SAFETY: the real library checks its arguments.
         let rc = attempt!(rt, unsafe {
             real::PMPI_Win_lock(lock_type, rank, assert, real_win(rt, win))
         });
-        return noted(rt, procedure, rc, win, lock);
+        return finish_and_record(rt, procedure, rc, win, lock);
     };
     or_end!(
         rt,
@@ -129,7 +130,7 @@ fn lock_any(rt: &Runtime, win: VirtWin, rank: c_int, lock_type: c_int, assert: c
     );
     outcome!(wait(rt, win, |has_waited| own.take(rank, hold, has_waited)));
     window::change_epochs(rt, win, lock);
-    taken(rt, procedure, win, |epochs| {
+    finish_lock(rt, procedure, win, |epochs| {
         epochs.locks.remove(rank);
         own.release(rank, hold);
     })
@@ -154,7 +155,7 @@ fn unlock_any(rt: &Runtime, win: VirtWin, rank: c_int) -> c_int {
         win,
         check(rt, win, |epochs| epochs.targets.is_none())
     );
-    let own = or_end!(rt, procedure, win, own(rt, win));
+    let own = or_end!(rt, procedure, win, direct_access(rt, win));
     let own = own.zip(window::get(rt, win).and_then(|window| window.epochs.lock_kind(rank)));
     if own
         .as_ref()
@@ -174,7 +175,7 @@ fn unlock_any(rt: &Runtime, win: VirtWin, rank: c_int) -> c_int {
     });
     if let Some((own, hold)) = own {
         own.release(rank, hold);
-        outcome!(get_on(rt, win));
+        outcome!(make_progress(rt, win));
     }
     SUCCESS
 }
@@ -184,7 +185,7 @@ pub unsafe extern "C" fn MPI_Win_lock_all(assert: c_int, win: VirtWin) -> c_int 
     let procedure = Proc::MPI_Win_lock_all;
     outcome!(cut::here(rt));
     let lock = |epochs: &mut Epochs| epochs.all = Some(assert);
-    let own = or_end!(rt, procedure, win, own(rt, win));
+    let own = or_end!(rt, procedure, win, direct_access(rt, win));
     let Some((own, hold)) = own.zip(LockKind::of(LOCK_SHARED, assert)) else {
         or_end!(
             rt,
@@ -192,17 +193,17 @@ pub unsafe extern "C" fn MPI_Win_lock_all(assert: c_int, win: VirtWin) -> c_int 
             win,
             check(rt, win, |epochs| epochs.targets.is_none())
         );
-        outcome!(cut::hold(rt));
+        outcome!(cut::enter_waiting_call(rt));
         // SAFETY: the real library checks its arguments.
         let rc = attempt!(rt, unsafe {
             real::PMPI_Win_lock_all(assert, real_win(rt, win))
         });
-        return noted(rt, procedure, rc, win, lock);
+        return finish_and_record(rt, procedure, rc, win, lock);
     };
     or_end!(rt, procedure, win, check(rt, win, Epochs::may_begin));
     outcome!(wait(rt, win, |has_waited| own.take_all(hold, has_waited)));
     window::change_epochs(rt, win, lock);
-    taken(rt, procedure, win, |epochs| {
+    finish_lock(rt, procedure, win, |epochs| {
         epochs.all = None;
         own.release_all(hold);
     })
@@ -212,7 +213,7 @@ pub unsafe extern "C" fn MPI_Win_unlock_all(win: VirtWin) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Win_unlock_all;
     outcome!(cut::here(rt));
-    let own = or_end!(rt, procedure, win, own(rt, win));
+    let own = or_end!(rt, procedure, win, direct_access(rt, win));
     let own = own.zip(window::get(rt, win).and_then(|window| window.epochs.lock_all_kind()));
     if own
         .as_ref()
@@ -228,7 +229,7 @@ pub unsafe extern "C" fn MPI_Win_unlock_all(win: VirtWin) -> c_int {
     window::change_epochs(rt, win, |epochs| epochs.all = None);
     if let Some((own, hold)) = own {
         own.release_all(hold);
-        outcome!(get_on(rt, win));
+        outcome!(make_progress(rt, win));
     }
     SUCCESS
 }
@@ -245,7 +246,7 @@ macro_rules! flushes {
                     return SUCCESS;
                 }
                 FlushWork::Progress => {
-                    outcome!(get_on(rt, win));
+                    outcome!(make_progress(rt, win));
                     return SUCCESS;
                 }
                 FlushWork::Library => {}

@@ -1,10 +1,10 @@
 //! Reads and writes of files (MPI 4.1, 14.4).
 #![allow(unsafe_code)]
 
-use super::file_failure::{Failure, Result, class, comm_of, known};
-use super::memory::Memory;
-use super::places::{for_reading_only, layout_of};
-use super::shared;
+use super::file_failure::{FileFailure, FileResult, class, comm_of, entry};
+use super::file_memory::AccessMemory;
+use super::shared_pointer;
+use super::view_layout::{layout_of, view_overlaps};
 use crate::Runtime;
 use crate::errors::*;
 use crate::handles::{VirtDatatype, VirtFile};
@@ -21,14 +21,14 @@ use understudy_numbers::Rank;
 
 /// Direction of an access.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum AccessDirection {
     Read,
     Write,
 }
 
 /// Start of an access.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum At {
+pub(super) enum AccessStart {
     /// At this offset, in units of the view.
     Offset(i64),
     /// At the individual pointer.
@@ -40,7 +40,7 @@ pub(super) enum At {
 }
 
 #[derive(Clone, Copy)]
-pub(super) struct Buffer {
+pub(super) struct AccessBuffer {
     pub address: *mut c_void,
     pub count: c_int,
     pub datatype: VirtDatatype,
@@ -49,7 +49,7 @@ pub(super) struct Buffer {
 /// Returns the start of this process's access; collective.
 ///
 /// The first process has the shared pointer, and broadcasts it.
-fn in_order(rt: &Runtime, file: &OpenFile, units: u64) -> Result<u64> {
+fn in_order(rt: &Runtime, file: &OpenFile, units: u64) -> FileResult<u64> {
     let comm: RealComm = comm_of(rt, file);
     let all = comm.gather(&[units])?;
     let mine = comm.rank()?.0 as usize;
@@ -57,7 +57,7 @@ fn in_order(rt: &Runtime, file: &OpenFile, units: u64) -> Result<u64> {
     let mut base = [u64::MAX];
     let mut failed = None;
     if mine == 0 {
-        match shared::move_on(rt, file, all.iter().sum()) {
+        match shared_pointer::advance(rt, file, all.iter().sum()) {
             Ok(old) => base = [old],
             Err(failure) => failed = Some(failure),
         }
@@ -73,29 +73,35 @@ fn in_order(rt: &Runtime, file: &OpenFile, units: u64) -> Result<u64> {
 }
 
 /// Checks an access before it starts.
-fn check(rt: &Runtime, fh: VirtFile, file: &OpenFile, way: Way, at: At) -> Result<()> {
+fn check(
+    rt: &Runtime,
+    fh: VirtFile,
+    file: &OpenFile,
+    way: AccessDirection,
+    at: AccessStart,
+) -> FileResult<()> {
     let has = |flag: c_int| file.mode & flag != 0;
     match way {
-        Way::Read if has(mode::WRONLY) => return Err(class(ERR_ACCESS)),
-        Way::Write if has(mode::RDONLY) => return Err(class(ERR_READ_ONLY)),
+        AccessDirection::Read if has(mode::WRONLY) => return Err(class(ERR_ACCESS)),
+        AccessDirection::Write if has(mode::RDONLY) => return Err(class(ERR_READ_ONLY)),
         _ => {}
     }
-    if has(mode::SEQUENTIAL) && matches!(at, At::Offset(_) | At::Individual) {
+    if has(mode::SEQUENTIAL) && matches!(at, AccessStart::Offset(_) | AccessStart::Individual) {
         return Err(class(ERR_UNSUPPORTED_OPERATION));
     }
-    if way == Way::Write && layout_of(rt, fh, file)?.repeats() {
-        return Err(for_reading_only());
+    if way == AccessDirection::Write && layout_of(rt, fh, file)?.repeats() {
+        return Err(view_overlaps());
     }
     Ok(())
 }
 
 /// Returns the start of this process's access, in units of the view.
-fn start_of(rt: &Runtime, file: &OpenFile, at: At, units: u64) -> Result<u64> {
+fn start_of(rt: &Runtime, file: &OpenFile, at: AccessStart, units: u64) -> FileResult<u64> {
     match at {
-        At::Offset(offset) => u64::try_from(offset).map_err(|_| class(ERR_ARG)),
-        At::Individual => Ok(file.position),
-        At::Shared => shared::move_on(rt, file, units),
-        At::Ordered => in_order(rt, file, units),
+        AccessStart::Offset(offset) => u64::try_from(offset).map_err(|_| class(ERR_ARG)),
+        AccessStart::Individual => Ok(file.position),
+        AccessStart::Shared => shared_pointer::advance(rt, file, units),
+        AccessStart::Ordered => in_order(rt, file, units),
     }
 }
 
@@ -106,22 +112,22 @@ fn start_of(rt: &Runtime, file: &OpenFile, at: At, units: u64) -> Result<u64> {
 pub(super) unsafe fn access(
     rt: &Runtime,
     fh: VirtFile,
-    way: Way,
-    at: At,
-    buffer: Buffer,
-) -> Result<u64> {
-    let file = known(rt, fh)?;
-    let Buffer {
+    way: AccessDirection,
+    at: AccessStart,
+    buffer: AccessBuffer,
+) -> FileResult<u64> {
+    let file = entry(rt, fh)?;
+    let AccessBuffer {
         address,
         count,
         datatype,
     } = buffer;
     let representation = file.view.representation;
     let memory = check(rt, fh, &file, way, at)
-        .and_then(|()| Memory::new(rt, address, count, datatype, representation));
+        .and_then(|()| AccessMemory::new(rt, address, count, datatype, representation));
     let memory = match memory {
         // The other processes wait for this one.
-        Err(failure @ Failure::Class(_)) if at == At::Ordered => {
+        Err(failure @ FileFailure::Class(_)) if at == AccessStart::Ordered => {
             in_order(rt, &file, 0)?;
             return Err(failure);
         }
@@ -132,11 +138,11 @@ pub(super) unsafe fn access(
     // SAFETY: the caller guarantees it.
     let bytes = unsafe {
         match way {
-            Way::Read => read(rt, fh, &file, &ranges, &memory)?,
-            Way::Write => write(rt, fh, &file, &ranges, &memory)?,
+            AccessDirection::Read => read(rt, fh, &file, &ranges, &memory)?,
+            AccessDirection::Write => write(rt, fh, &file, &ranges, &memory)?,
         }
     };
-    if let (At::Individual, Some(mut file)) = (at, file::get_mut(rt, fh)) {
+    if let (AccessStart::Individual, Some(mut file)) = (at, file::get_mut(rt, fh)) {
         file.position = start + bytes.div_ceil(file.view.unit);
     }
     Ok(bytes)
@@ -169,8 +175,8 @@ fn locked<T>(
     open: &std::fs::File,
     kind: c_int,
     ranges: &[Range],
-    act: impl FnOnce() -> Result<T>,
-) -> Result<T> {
+    act: impl FnOnce() -> FileResult<T>,
+) -> FileResult<T> {
     match whole(ranges) {
         Some(range) if file.atomic || !world::is_on_one_node(rt) && is_on_nfs(open) => {
             lock(open, kind, range)?;
@@ -205,8 +211,8 @@ unsafe fn read(
     fh: VirtFile,
     file: &OpenFile,
     ranges: &[Range],
-    memory: &Memory,
-) -> Result<u64> {
+    memory: &AccessMemory,
+) -> FileResult<u64> {
     let open = file::descriptor(rt, fh)?;
     let read = |into: &mut [u8]| {
         locked(rt, file, &open, libc::F_RDLCK, ranges, || {
@@ -228,8 +234,8 @@ unsafe fn write(
     fh: VirtFile,
     file: &OpenFile,
     ranges: &[Range],
-    memory: &Memory,
-) -> Result<u64> {
+    memory: &AccessMemory,
+) -> FileResult<u64> {
     let open = file::descriptor(rt, fh)?;
     // SAFETY: the caller guarantees it.
     let data = unsafe { memory.gather(rt)? };

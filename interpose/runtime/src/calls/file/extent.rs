@@ -1,7 +1,7 @@
 //! Length of data, in memory and in files.
 #![allow(unsafe_code)]
 
-use super::file_failure::{Result, class, local};
+use super::file_failure::{FileResult, class, local};
 use crate::Runtime;
 use crate::errors::*;
 use crate::generated::real;
@@ -15,7 +15,7 @@ pub(super) fn handle(word: u64) -> VirtDatatype {
 }
 
 /// Returns the number of bytes of data in an element.
-pub(super) fn size_of(rt: &Runtime, datatype: VirtDatatype) -> Result<u64> {
+pub(super) fn size_of(rt: &Runtime, datatype: VirtDatatype) -> FileResult<u64> {
     let mut size = 0;
     if datatype::index_of_created(rt, datatype).is_none() && !datatype::is_predefined(rt, datatype)
     {
@@ -27,7 +27,7 @@ pub(super) fn size_of(rt: &Runtime, datatype: VirtDatatype) -> Result<u64> {
 }
 
 /// Returns the number of bytes of an element in a file of the portable representation.
-pub(super) fn external_size(rt: &Runtime, datatype: VirtDatatype) -> Result<u64> {
+pub(super) fn external_size(rt: &Runtime, datatype: VirtDatatype) -> FileResult<u64> {
     let mut size = 0;
     // SAFETY: a datatype and the name of the representation.
     let rc = unsafe {

@@ -4,12 +4,12 @@
 use crate::arch::Rewound;
 use crate::calls::arguments;
 use crate::cut;
+use crate::error_handling::handle_error_on;
 use crate::errors::*;
 use crate::generated::Proc;
 use crate::handles::{VirtFile, real_comm};
 use crate::objects::errhandler::ErrorObject;
 use crate::objects::file::{self, OpenFile};
-use crate::raise::raise_on;
 use crate::{Runtime, recovery};
 use std::ffi::c_int;
 use std::io;
@@ -19,7 +19,7 @@ use understudy_mpi::real_types::RealComm;
 use understudy_numbers::Rank;
 
 /// Reason why a procedure fails.
-pub(super) enum Failure {
+pub(super) enum FileFailure {
     /// Return code of the library; a process may have failed.
     Library(c_int),
     /// An error of this class.
@@ -28,23 +28,23 @@ pub(super) enum Failure {
     Rewound,
 }
 
-pub(super) type Result<T> = std::result::Result<T, Failure>;
+pub(super) type FileResult<T> = std::result::Result<T, FileFailure>;
 
-impl From<Rewound> for Failure {
-    fn from(_: Rewound) -> Failure {
-        Failure::Rewound
+impl From<Rewound> for FileFailure {
+    fn from(_: Rewound) -> FileFailure {
+        FileFailure::Rewound
     }
 }
 
-impl From<understudy_mpi::Error> for Failure {
-    fn from(error: understudy_mpi::Error) -> Failure {
-        Failure::Library(error.code())
+impl From<understudy_mpi::Error> for FileFailure {
+    fn from(error: understudy_mpi::Error) -> FileFailure {
+        FileFailure::Library(error.code())
     }
 }
 
-impl From<io::Error> for Failure {
-    fn from(error: io::Error) -> Failure {
-        Failure::Class(class_of(&error))
+impl From<io::Error> for FileFailure {
+    fn from(error: io::Error) -> FileFailure {
+        FileFailure::Class(class_of(&error))
     }
 }
 
@@ -63,23 +63,23 @@ fn class_of(error: &io::Error) -> c_int {
     }
 }
 
-pub(super) fn class(class: c_int) -> Failure {
-    Failure::Class(class)
+pub(super) fn class(class: c_int) -> FileFailure {
+    FileFailure::Class(class)
 }
 
 /// Makes a result of the return code of a collective of the library.
-pub(super) fn library(rc: c_int) -> Result<()> {
+pub(super) fn library(rc: c_int) -> FileResult<()> {
     if rc == SUCCESS {
         Ok(())
     } else {
-        Err(Failure::Library(rc))
+        Err(FileFailure::Library(rc))
     }
 }
 
 /// Makes a result of the return code of a local procedure of the library.
 ///
 /// An error occurs in this process only, so the other processes may still wait for it.
-pub(super) fn local(rc: c_int) -> Result<()> {
+pub(super) fn local(rc: c_int) -> FileResult<()> {
     match rc {
         ABANDONED => library(rc),
         rc => library(rc).map_err(|_| class(rc)),
@@ -89,26 +89,31 @@ pub(super) fn local(rc: c_int) -> Result<()> {
 /// Returns a procedure's outcome to the program.
 ///
 /// An error is passed to the error handler of the file, or of `MPI_FILE_NULL`.
-pub(super) fn finish(rt: &Runtime, procedure: Proc, fh: VirtFile, outcome: Result<()>) -> c_int {
+pub(super) fn finish(
+    rt: &Runtime,
+    procedure: Proc,
+    fh: VirtFile,
+    outcome: FileResult<()>,
+) -> c_int {
     let rc = match outcome {
         Ok(()) => return SUCCESS,
-        Err(Failure::Class(rc)) => rc,
-        Err(Failure::Library(rc)) => match recovery::check(rt, rc) {
+        Err(FileFailure::Class(rc)) => rc,
+        Err(FileFailure::Library(rc)) => match recovery::check(rt, rc) {
             Ok(rc) => rc,
             // The program has been rewound.
             Err(_) => return SUCCESS,
         },
-        Err(Failure::Rewound) => return SUCCESS,
+        Err(FileFailure::Rewound) => return SUCCESS,
     };
     let object = match file::index(rt, fh) {
         Some(_) => ErrorObject::File(fh),
         None => ErrorObject::NoFile,
     };
-    raise_on(rt, procedure, rc, object)
+    handle_error_on(rt, procedure, rc, object)
 }
 
 /// Returns a copy of an open file's entry.
-pub(super) fn known(rt: &Runtime, fh: VirtFile) -> Result<OpenFile> {
+pub(super) fn entry(rt: &Runtime, fh: VirtFile) -> FileResult<OpenFile> {
     file::get(rt, fh)
         .map(|file| file.clone())
         .ok_or(class(ERR_FILE))
@@ -122,7 +127,7 @@ pub(super) fn comm_of(rt: &Runtime, file: &OpenFile) -> RealComm {
 ///
 /// # Safety
 /// `to` is valid for the value, or null.
-pub(super) unsafe fn put<T>(to: *mut T, value: T) -> Result<()> {
+pub(super) unsafe fn put<T>(to: *mut T, value: T) -> FileResult<()> {
     // SAFETY: the caller guarantees it.
     unsafe { arguments::put(to, value) }.map_err(class)
 }
@@ -130,7 +135,7 @@ pub(super) unsafe fn put<T>(to: *mut T, value: T) -> Result<()> {
 /// Enters a collective of all processes that have opened a file.
 ///
 /// The call precedes every wait for other processes, and every effect of the procedure.
-pub(super) fn together(rt: &Runtime, fh: VirtFile) -> Result<()> {
+pub(super) fn together(rt: &Runtime, fh: VirtFile) -> FileResult<()> {
     let comm = file::get(rt, fh)
         .map(|file| file.comm())
         .ok_or(class(ERR_FILE))?;
@@ -138,10 +143,10 @@ pub(super) fn together(rt: &Runtime, fh: VirtFile) -> Result<()> {
 }
 
 /// Agrees on one outcome: an error of one process is an error of all.
-pub(super) fn agree(comm: RealComm, outcome: Result<()>) -> Result<()> {
+pub(super) fn agree(comm: RealComm, outcome: FileResult<()>) -> FileResult<()> {
     let code = match outcome {
         Ok(()) => SUCCESS,
-        Err(Failure::Class(rc)) => rc,
+        Err(FileFailure::Class(rc)) => rc,
         library => return library,
     };
     match comm
@@ -156,7 +161,7 @@ pub(super) fn agree(comm: RealComm, outcome: Result<()>) -> Result<()> {
 /// Lets the first process act for all; collective.
 ///
 /// All processes have entered before it acts, and return after it.
-pub(super) fn first_does(comm: RealComm, act: impl FnOnce() -> Result<()>) -> Result<()> {
+pub(super) fn first_does(comm: RealComm, act: impl FnOnce() -> FileResult<()>) -> FileResult<()> {
     comm.barrier()?;
     let outcome = if comm.rank()? == Rank(0) {
         act()

@@ -1,7 +1,7 @@
 //! Hints of open files (MPI 4.1, 14.2.8).
 #![allow(unsafe_code)]
 
-use super::file_failure::{Failure, finish, known, put};
+use super::file_failure::{FileFailure, entry, finish, put};
 use crate::Runtime;
 use crate::calls::runtime;
 use crate::generated::Proc;
@@ -23,14 +23,14 @@ pub(super) fn add_hints(rt: &Runtime, fh: VirtFile, hints: VirtInfo) {
 
 pub unsafe extern "C" fn MPI_File_set_info(fh: VirtFile, info: VirtInfo) -> c_int {
     let rt = runtime();
-    let set = known(rt, fh).map(|_| add_hints(rt, fh, info));
+    let set = entry(rt, fh).map(|_| add_hints(rt, fh, info));
     finish(rt, Proc::MPI_File_set_info, fh, set)
 }
 
 pub unsafe extern "C" fn MPI_File_get_info(fh: VirtFile, info_used: *mut VirtInfo) -> c_int {
     let rt = runtime();
     let made =
-        known(rt, fh).and_then(|file| info::create(rt, &file.info).map_err(Failure::Library));
+        entry(rt, fh).and_then(|file| info::create(rt, &file.info).map_err(FileFailure::Library));
     // SAFETY: the program's address for the handle.
     let got = made.and_then(|handle| unsafe { put(info_used, handle) });
     finish(rt, Proc::MPI_File_get_info, fh, got)

@@ -3,11 +3,11 @@
 
 use super::extent::{external_size, handle, size_of};
 use super::file_failure::{
-    Failure, Result, agree, class, comm_of, finish, first_does, known, local, put, together,
+    FileFailure, FileResult, agree, class, comm_of, entry, finish, first_does, local, put, together,
 };
 use super::hints::add_hints;
-use super::places::{for_reading_only, layout_of, make_layout};
-use super::shared;
+use super::shared_pointer;
+use super::view_layout::{layout_of, make_layout, view_overlaps};
 use crate::Runtime;
 use crate::calls::arguments::put_text;
 use crate::calls::runtime;
@@ -24,7 +24,7 @@ use understudy_mpi::comm::Extreme;
 
 const DISPLACEMENT_CURRENT: i64 = -54_278_278;
 /// Returns the view of a file that has just been opened (14.2.1).
-pub(super) fn of_bytes(rt: &Runtime) -> FileView {
+pub(super) fn view_of_bytes(rt: &Runtime) -> FileView {
     let byte = predefined_handle(rt, "ompi_mpi_byte") as u64;
     FileView {
         displacement: 0,
@@ -45,7 +45,7 @@ pub(super) fn release(rt: &Runtime, view: &FileView) {
 ///
 /// # Safety
 /// `name` is a C string, or null.
-unsafe fn representation_of(name: *const c_char) -> Result<Representation> {
+unsafe fn representation_of(name: *const c_char) -> FileResult<Representation> {
     if name.is_null() {
         return Err(class(ERR_ARG));
     }
@@ -65,7 +65,7 @@ fn new_view(
     etype: VirtDatatype,
     filetype: VirtDatatype,
     of: Representation,
-) -> Result<FileView> {
+) -> FileResult<FileView> {
     let displacement = match disp {
         DISPLACEMENT_CURRENT if file.mode & mode::SEQUENTIAL != 0 => None,
         disp => Some(u64::try_from(disp).map_err(|_| class(ERR_ARG))?),
@@ -92,28 +92,28 @@ fn new_view(
 /// Returns the view with its offset in the file, and its layout.
 ///
 /// The offset of sequential files is the position of the shared pointer.
-fn placed(
+fn with_offset(
     rt: &Runtime,
     fh: VirtFile,
     file: &OpenFile,
     mut new: FileView,
-) -> Result<(FileView, ViewLayout)> {
+) -> FileResult<(FileView, ViewLayout)> {
     if new.displacement == u64::MAX {
-        let at = shared::position(file)?;
+        let at = shared_pointer::position(file)?;
         new.displacement = layout_of(rt, fh, file)?.position(at * file.view.unit);
     }
     let layout = make_layout(rt, &new)?;
     if layout.repeats() && file.mode & mode::WRONLY != 0 {
-        return Err(for_reading_only());
+        return Err(view_overlaps());
     }
     Ok((new, layout))
 }
 
-fn set(rt: &Runtime, fh: VirtFile, new: Result<FileView>) -> Result<()> {
-    let file = known(rt, fh)?;
+fn set(rt: &Runtime, fh: VirtFile, new: FileResult<FileView>) -> FileResult<()> {
+    let file = entry(rt, fh)?;
     together(rt, fh)?;
     let comm = comm_of(rt, &file);
-    let (new, layout) = match new.and_then(|new| placed(rt, fh, &file, new)) {
+    let (new, layout) = match new.and_then(|new| with_offset(rt, fh, &file, new)) {
         Ok(new) => {
             agree(comm, Ok(()))?;
             new
@@ -126,7 +126,7 @@ fn set(rt: &Runtime, fh: VirtFile, new: Result<FileView>) -> Result<()> {
     if greatest[0] != u64::MAX - greatest[1] {
         return Err(class(ERR_NOT_SAME));
     }
-    first_does(comm, || shared::forget(&file))?;
+    first_does(comm, || shared_pointer::reset(&file))?;
     datatype::retain(rt, handle(new.etype));
     datatype::retain(rt, handle(new.filetype));
     if let Some(mut file) = file::get_mut(rt, fh) {
@@ -148,7 +148,7 @@ pub unsafe extern "C" fn MPI_File_set_view(
     let rt = runtime();
     // SAFETY: a C string of the program.
     let view = unsafe { representation_of(datarep) }.and_then(|of| {
-        known(rt, fh).and_then(|file| new_view(rt, &file, disp, etype, filetype, of))
+        entry(rt, fh).and_then(|file| new_view(rt, &file, disp, etype, filetype, of))
     });
     let set = set(rt, fh, view).map(|()| add_hints(rt, fh, info));
     finish(rt, Proc::MPI_File_set_view, fh, set)
@@ -163,8 +163,9 @@ pub unsafe extern "C" fn MPI_File_get_view(
 ) -> c_int {
     let rt = runtime();
     let view = || {
-        let view = known(rt, fh)?.view;
-        let equal = |word| datatype::duplicate_equal(rt, handle(word)).map_err(Failure::Library);
+        let view = entry(rt, fh)?.view;
+        let equal =
+            |word| datatype::duplicate_equal(rt, handle(word)).map_err(FileFailure::Library);
         let name = match view.representation {
             Representation::Native => &b"native"[..],
             Representation::External32 => b"external32",
@@ -191,7 +192,7 @@ pub unsafe extern "C" fn MPI_File_get_byte_offset(
 ) -> c_int {
     let rt = runtime();
     let place = || {
-        let file = known(rt, fh)?;
+        let file = entry(rt, fh)?;
         let unit = u64::try_from(offset).map_err(|_| class(ERR_ARG))?;
         Ok(layout_of(rt, fh, &file)?.position(unit * file.view.unit) as i64)
     };
@@ -207,7 +208,7 @@ pub unsafe extern "C" fn MPI_File_get_type_extent(
 ) -> c_int {
     let rt = runtime();
     let measure = || {
-        let file = known(rt, fh)?;
+        let file = entry(rt, fh)?;
         size_of(rt, datatype)?;
         if file.view.representation == Representation::External32
             && datatype::is_predefined(rt, datatype)

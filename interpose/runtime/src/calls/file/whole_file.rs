@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::file_failure::{
-    Failure, Result, agree, class, comm_of, finish, first_does, known, put, together,
+    FileFailure, FileResult, agree, class, comm_of, entry, finish, first_does, put, together,
 };
 use crate::Runtime;
 use crate::calls::runtime;
@@ -15,8 +15,8 @@ use crate::user;
 use std::ffi::c_int;
 
 /// Changes the length of a file; with `only_longer` it is never reduced.
-fn set_size(rt: &Runtime, fh: VirtFile, size: i64, only_longer: bool) -> Result<()> {
-    let file = known(rt, fh)?;
+fn set_size(rt: &Runtime, fh: VirtFile, size: i64, only_longer: bool) -> FileResult<()> {
+    let file = entry(rt, fh)?;
     let size = u64::try_from(size).map_err(|_| class(ERR_ARG))?;
     if file.mode & mode::RDONLY != 0 {
         return Err(class(ERR_READ_ONLY));
@@ -56,8 +56,8 @@ pub unsafe extern "C" fn MPI_File_preallocate(fh: VirtFile, size: i64) -> c_int 
     )
 }
 
-fn size_of(rt: &Runtime, fh: VirtFile) -> Result<u64> {
-    known(rt, fh)?;
+fn size_of(rt: &Runtime, fh: VirtFile) -> FileResult<u64> {
+    entry(rt, fh)?;
     Ok(file::descriptor(rt, fh)?.metadata()?.len())
 }
 
@@ -71,8 +71,9 @@ pub unsafe extern "C" fn MPI_File_get_size(fh: VirtFile, size: *mut i64) -> c_in
 pub unsafe extern "C" fn MPI_File_get_group(fh: VirtFile, group: *mut VirtGroup) -> c_int {
     let rt = runtime();
     let members =
-        known(rt, fh).and_then(|file| comm::members(rt, file.comm()).ok_or(class(ERR_COMM)));
-    let made = members.and_then(|members| group::create(rt, members, 0).map_err(Failure::Library));
+        entry(rt, fh).and_then(|file| comm::members(rt, file.comm()).ok_or(class(ERR_COMM)));
+    let made =
+        members.and_then(|members| group::create(rt, members, 0).map_err(FileFailure::Library));
     // SAFETY: the program's address for the handle.
     let got = made.and_then(|handle| unsafe { put(group, handle) });
     finish(rt, Proc::MPI_File_get_group, fh, got)
@@ -81,12 +82,12 @@ pub unsafe extern "C" fn MPI_File_get_group(fh: VirtFile, group: *mut VirtGroup)
 pub unsafe extern "C" fn MPI_File_get_amode(fh: VirtFile, amode: *mut c_int) -> c_int {
     let rt = runtime();
     // SAFETY: the program's address for the result.
-    let got = known(rt, fh).and_then(|file| unsafe { put(amode, file.mode) });
+    let got = entry(rt, fh).and_then(|file| unsafe { put(amode, file.mode) });
     finish(rt, Proc::MPI_File_get_amode, fh, got)
 }
 
-fn set_atomicity(rt: &Runtime, fh: VirtFile, flag: bool) -> Result<()> {
-    let file = known(rt, fh)?;
+fn set_atomicity(rt: &Runtime, fh: VirtFile, flag: bool) -> FileResult<()> {
+    let file = entry(rt, fh)?;
     together(rt, fh)?;
     comm_of(rt, &file).barrier()?;
     file::get_mut(rt, fh).ok_or(class(ERR_FILE))?.atomic = flag;
@@ -106,15 +107,15 @@ pub unsafe extern "C" fn MPI_File_set_atomicity(fh: VirtFile, flag: c_int) -> c_
 pub unsafe extern "C" fn MPI_File_get_atomicity(fh: VirtFile, flag: *mut c_int) -> c_int {
     let rt = runtime();
     // SAFETY: the program's address for the result.
-    let got = known(rt, fh).and_then(|file| unsafe { put(flag, c_int::from(file.atomic)) });
+    let got = entry(rt, fh).and_then(|file| unsafe { put(flag, c_int::from(file.atomic)) });
     finish(rt, Proc::MPI_File_get_atomicity, fh, got)
 }
 
-fn sync(rt: &Runtime, fh: VirtFile) -> Result<()> {
-    let file = known(rt, fh)?;
+fn sync(rt: &Runtime, fh: VirtFile) -> FileResult<()> {
+    let file = entry(rt, fh)?;
     together(rt, fh)?;
     let synced = file::descriptor(rt, fh).and_then(|descriptor| descriptor.sync_all());
-    agree(comm_of(rt, &file), synced.map_err(Failure::from))
+    agree(comm_of(rt, &file), synced.map_err(FileFailure::from))
 }
 
 pub unsafe extern "C" fn MPI_File_sync(fh: VirtFile) -> c_int {

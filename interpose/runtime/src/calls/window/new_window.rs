@@ -33,7 +33,7 @@ pub(super) fn blank(rt: &Runtime, comm: VirtComm, flavor: WindowFlavor) -> Windo
 }
 
 /// Releases all resources of a window except the real window.
-pub(super) fn give_back(rt: &Runtime, window: &Window) {
+pub(super) fn release(rt: &Runtime, window: &Window) {
     if comm::has_spawned(rt, comm::handle(rt, window.comm)) {
         // If no other object leads to the spawned processes, cuts may be taken again.
         comm::freed::remove_disconnected(rt, window.comm);
@@ -47,7 +47,7 @@ pub(super) fn give_back(rt: &Runtime, window: &Window) {
 /// Registers a window that a constructor has made.
 ///
 /// If the constructor has failed, the memory is released.
-pub(super) fn enter(
+pub(super) fn register(
     rt: &Runtime,
     rc: c_int,
     window: Window,
@@ -56,7 +56,7 @@ pub(super) fn enter(
     let rc = recovery::check(rt, rc)?;
     if rc != SUCCESS {
         window.region.unmap();
-        give_back(rt, &window);
+        release(rt, &window);
         return Ok(Err(rc));
     }
     Ok(Ok(window::register(rt, new, window)))

@@ -1,11 +1,12 @@
 //! Procedures that create, free and describe windows.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
-use super::new_window::{blank, enter, give_back};
+use super::new_window::{blank, register, release};
 use super::with_spawned;
 use crate::arch::Rewound;
 use crate::calls::arguments::{outcome, put_text};
 use crate::calls::runtime;
+use crate::error_handling::{finish_win, handle_error};
 use crate::errors::{ERR_ARG, ERR_COMM, ERR_NO_MEM, ERR_WIN, SUCCESS};
 use crate::generated::{HandleKind, Proc, real};
 use crate::handles::{VirtComm, VirtGroup, VirtInfo, VirtWin, real_comm, real_info, real_win};
@@ -14,7 +15,6 @@ use crate::objects::lookup::{from_fortran, to_fortran};
 use crate::objects::window::shared::{self, Segment, SharedRegion};
 use crate::objects::window::{self, Window, WindowFlavor, WindowHints};
 use crate::objects::{attribute, group, info, objects};
-use crate::raise::{finish_win, raise};
 use crate::user::heap;
 use crate::{Runtime, recovery};
 use crate::{attempt, copies, cut, drained, gather};
@@ -64,7 +64,7 @@ fn make(
         Ok(false) => ERR_NO_MEM,
         Err(error) => error.code(),
     };
-    enter(rt, rc, window, new)
+    register(rt, rc, window, new)
 }
 
 /// Checks the arguments that the runtime itself uses.
@@ -81,13 +81,13 @@ fn may_make(rt: &Runtime, comm: VirtComm, win: *mut VirtWin) -> Result<(), c_int
 macro_rules! made {
     ($rt:expr, $procedure:expr, $comm:expr, $win:expr, $made:expr) => {{
         if let Err(rc) = may_make($rt, $comm, $win) {
-            return raise($rt, $procedure, rc, Some($comm));
+            return handle_error($rt, $procedure, rc, Some($comm));
         }
         outcome!(cut::together($rt, $comm));
         match outcome!($made) {
             // SAFETY: the program's address for the handle.
             Ok(window) => unsafe { $win.write(window) },
-            Err(rc) => return raise($rt, $procedure, rc, Some($comm)),
+            Err(rc) => return handle_error($rt, $procedure, rc, Some($comm)),
         }
         copies::expose_windows($rt);
     }};
@@ -200,7 +200,7 @@ pub unsafe extern "C" fn MPI_Win_allocate(
     SUCCESS
 }
 
-/// `MPI_Win_allocate_shared`: the memory is the runtime's ([`window::shared`]).
+/// `MPI_Win_allocate_shared`: the memory is the runtime's ([`window::shared_pointer`]).
 pub unsafe extern "C" fn MPI_Win_allocate_shared(
     size: isize,
     disp_unit: c_int,
@@ -317,10 +317,10 @@ pub unsafe extern "C" fn MPI_Win_free(win: *mut VirtWin) -> c_int {
     let procedure = Proc::MPI_Win_free;
     // SAFETY: the program's address of a handle.
     let Some(handle) = (!win.is_null()).then(|| unsafe { *win }) else {
-        return raise(rt, procedure, ERR_ARG, None);
+        return handle_error(rt, procedure, ERR_ARG, None);
     };
     let Some(index) = window::index(rt, handle) else {
-        return raise(rt, procedure, ERR_WIN, None);
+        return handle_error(rt, procedure, ERR_WIN, None);
     };
     if let Some(comm) = window::comm_of(rt, handle) {
         outcome!(cut::together(rt, comm));
@@ -343,7 +343,7 @@ pub unsafe extern "C" fn MPI_Win_free(win: *mut VirtWin) -> c_int {
             window.region.release(own),
             "processes do not meet at the end of a window"
         ));
-        give_back(rt, &window);
+        release(rt, &window);
     }
     // SAFETY: the program's address of a handle.
     unsafe { *win = window::null_handle(rt) };
@@ -357,7 +357,7 @@ pub unsafe extern "C" fn MPI_Win_get_group(win: VirtWin, group: *mut VirtGroup) 
     let Some((members, session)) =
         own.and_then(|it| Some((comm::members(rt, it)?, comm::session(rt, it))))
     else {
-        return raise(rt, procedure, ERR_WIN, None);
+        return handle_error(rt, procedure, ERR_WIN, None);
     };
     if group.is_null() {
         return finish_win(rt, procedure, ERR_ARG, win);
@@ -412,7 +412,7 @@ pub unsafe extern "C" fn MPI_Win_set_name(win: VirtWin, win_name: *const c_char)
     let rt = runtime();
     let procedure = Proc::MPI_Win_set_name;
     let Some(mut window) = window::get_mut(rt, win) else {
-        return raise(rt, procedure, ERR_WIN, None);
+        return handle_error(rt, procedure, ERR_WIN, None);
     };
     if win_name.is_null() {
         drop(window);
@@ -435,7 +435,7 @@ pub unsafe extern "C" fn MPI_Win_get_name(
         Some(window) => window.name.clone(),
         // The null handle also has a name (MPI 4.1, 7.8).
         None if win == window::null_handle(rt) => "MPI_WIN_NULL".into(),
-        None => return raise(rt, procedure, ERR_WIN, None),
+        None => return handle_error(rt, procedure, ERR_WIN, None),
     };
     if win_name.is_null() || resultlen.is_null() {
         return finish_win(rt, procedure, ERR_ARG, win);

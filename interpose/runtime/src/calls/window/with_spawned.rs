@@ -4,7 +4,7 @@
 //! taken while one exists. So it is never restored, and its memory may be the library's.
 #![allow(unsafe_code)]
 
-use super::new_window::{blank, enter};
+use super::new_window::{blank, register};
 use crate::Runtime;
 use crate::arch::Rewound;
 use crate::errors::{ERR_COMM, ERR_NO_MEM, SUCCESS};
@@ -36,11 +36,11 @@ pub(super) fn make(
             &mut new,
         ),
     };
-    enter(rt, rc, window, new)
+    register(rt, rc, window, new)
 }
 
 /// Procedure that makes a window with memory.
-type Allocate =
+type AllocateProcedure =
     unsafe extern "C" fn(isize, c_int, RealInfo, RealComm, *mut c_void, *mut RealWin) -> c_int;
 
 /// Allocates memory from the library.
@@ -51,7 +51,7 @@ pub(super) unsafe fn allocate(
     window: &mut Window,
     (info, comm, new): (RealInfo, RealComm, &mut RealWin),
     place: *mut c_void,
-    allocate: Allocate,
+    allocate: AllocateProcedure,
 ) -> c_int {
     // SAFETY: the caller guarantees the arguments; the real library checks the rest.
     unsafe {

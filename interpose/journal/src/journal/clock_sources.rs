@@ -1,0 +1,54 @@
+//! Clocks and similar functions of libc that programs call in the set-up phase.
+//!
+//! Their rows are like those of the call table ([`understudy_abi::source`]).
+#![allow(unsafe_code)]
+
+use super::row::{Amount, Members, Numbers, Output, Row, Unit};
+use crate::generated::SLOT_COUNT;
+use crate::process_info;
+use std::sync::LazyLock;
+use understudy_abi::source::{self, SOURCES, Source};
+
+static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| SOURCES.iter().map(row).collect());
+
+fn row(source: &Source) -> Row {
+    let output = |output: &source::Output| {
+        let (argument, unit, amounts) = match *output {
+            source::Output::Fixed(argument, bytes) => (argument, Unit::Bytes(bytes), Vec::new()),
+            source::Output::Counted(argument, count) => (
+                argument,
+                Unit::Bytes(1),
+                vec![Amount::Value(Numbers(count, 8))],
+            ),
+        };
+        Output {
+            argument,
+            unit,
+            amounts: Vec::leak(amounts),
+            members: Members::All,
+            later: false,
+        }
+    };
+    Row {
+        outputs: Vec::leak(source.outputs.iter().map(output).collect()),
+        comm: None,
+        request: None,
+        widths: source.widths,
+    }
+}
+
+/// Returns the row of such a function.
+pub fn row_of(slot: usize) -> Option<&'static Row> {
+    ROWS.get(slot.checked_sub(SLOT_COUNT)?)
+}
+
+/// Returns the name of such a function.
+pub fn name_of(slot: usize) -> Option<&'static str> {
+    Some(SOURCES.get(slot.checked_sub(SLOT_COUNT)?)?.name)
+}
+
+/// Switches the recording, or the answering, of the program's calls of these functions.
+pub fn set_watching(on: bool) {
+    // SAFETY: a function of the preload library, without preconditions after the runtime's start.
+    unsafe { (process_info::info().watch_user_sources)(on) };
+}

@@ -1,0 +1,209 @@
+//! End of the set-up phase: `UNDERSTUDY_INIT_END`.
+
+use super::breakpoint::{Breakpoint, BreakpointError};
+use crate::arch::Frame;
+use crate::generated::Proc;
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+use understudy_catalogue::message;
+use understudy_job::Runtime;
+use understudy_settings::InitEndRule;
+
+/// Calls without a new call site that make a pattern.
+const MIN_PATTERN_CALLS: u64 = 100;
+/// Length in bytes from which a journal is long.
+///
+/// A long journal probably records time steps, which a replay does not need. So fewer calls make a
+/// pattern.
+const LONG_JOURNAL_BYTES: usize = 1 << 20;
+const MIN_PATTERN_CALLS_OF_LONG_JOURNAL: u64 = 32;
+
+/// Reports that a function is not watched.
+///
+/// One worker reports: the error is equal in all workers.
+fn report_not_watched(rt: &Runtime, name: &str, why: &BreakpointError) {
+    if crate::world::is_initialised() && crate::world::is_first_worker(rt) {
+        crate::system_calls::print_message(message::init_end_not_watched(name, why));
+    }
+}
+
+/// Calls from known call sites since the last new call site.
+#[derive(Default)]
+struct CallSitePattern {
+    calls: u64,
+    /// Call sites of the program: return addresses.
+    call_sites: HashSet<u64>,
+    /// Calls since the last new call site.
+    calls_since_new_site: u64,
+}
+
+impl CallSitePattern {
+    /// Counts a call from a call site.
+    fn call(&mut self, place: u64) {
+        self.calls += 1;
+        self.calls_since_new_site += 1;
+        if self.call_sites.insert(place) {
+            self.calls_since_new_site = 0;
+        }
+    }
+
+    /// True if the calls form a pattern, for a journal of this length.
+    ///
+    /// `journal` is in bytes.
+    fn is_complete(&self, journal: usize) -> bool {
+        let (few, part) = if journal < LONG_JOURNAL_BYTES {
+            (MIN_PATTERN_CALLS, 2)
+        } else {
+            (MIN_PATTERN_CALLS_OF_LONG_JOURNAL, 4)
+        };
+        self.calls_since_new_site >= few && part * self.calls_since_new_site >= self.calls
+    }
+}
+
+/// Detector of the end of the phase.
+pub struct PhaseEndDetector {
+    rule: InitEndRule,
+    began: Instant,
+    pattern: CallSitePattern,
+    /// Procedure that the rule names.
+    procedure: Option<Proc>,
+    calls: u64,
+    visit: Option<Breakpoint>,
+    is_satisfied: bool,
+    /// True after a cut was requested.
+    has_requested_cut: bool,
+}
+
+impl PhaseEndDetector {
+    /// Starts at the end of `MPI_Init`.
+    pub fn new(rt: &Runtime, rule: &InitEndRule) -> PhaseEndDetector {
+        let visit = match rule {
+            InitEndRule::Function(name) => Breakpoint::on_function(name)
+                .inspect_err(|why| report_not_watched(rt, name, why))
+                .ok(),
+            _ => None,
+        };
+        let rule = match rule {
+            InitEndRule::Function(_) if visit.is_none() => InitEndRule::Auto,
+            rule => rule.clone(),
+        };
+        let procedure = match &rule {
+            InitEndRule::Calls(name, _) => Proc::from_name(name),
+            _ => None,
+        };
+        PhaseEndDetector {
+            rule,
+            began: Instant::now(),
+            pattern: CallSitePattern::default(),
+            procedure,
+            calls: 0,
+            visit,
+            is_satisfied: false,
+            has_requested_cut: false,
+        }
+    }
+
+    /// Returns the time since the begin of the phase.
+    pub fn elapsed(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// Counts a call; `journal` is the length of the journal in bytes.
+    pub fn call(&mut self, frame: &Frame, place: u64, journal: usize) {
+        match self.rule {
+            InitEndRule::Auto => {
+                self.pattern.call(place);
+                self.is_satisfied |= self.pattern.is_complete(journal);
+            }
+            InitEndRule::Calls(_, times)
+                if self
+                    .procedure
+                    .is_some_and(|procedure| frame.slot as u32 == procedure.slot()) =>
+            {
+                self.calls += 1;
+                self.is_satisfied |= self.calls >= times;
+            }
+            InitEndRule::Pcontrol(level) if frame.slot as u32 == Proc::MPI_Pcontrol.slot() => {
+                self.is_satisfied |= frame.arguments[0] as i32 == level;
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns true if the rule lets this worker's phase end.
+    pub fn is_over(&mut self) -> bool {
+        self.is_satisfied |= match self.rule {
+            InitEndRule::Time(time) => self.elapsed() >= time,
+            InitEndRule::Function(_) => self.visit.as_ref().is_some_and(Breakpoint::was_hit),
+            _ => false,
+        };
+        self.is_satisfied
+    }
+
+    /// True if a regular cut may end the phase although no rule is satisfied.
+    ///
+    /// Such a cut is taken after the first interval.
+    pub fn is_over_by_default(&self) -> bool {
+        self.rule == InitEndRule::Auto
+    }
+
+    /// Returns true once, if a cut should be taken soon.
+    pub fn take_cut_request(&mut self) -> bool {
+        !self.has_requested_cut
+            && self.is_over()
+            && !std::mem::replace(&mut self.has_requested_cut, true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(watch: &mut PhaseEndDetector, procedure: Proc, argument: u64, place: u64) {
+        let frame = Frame {
+            slot: u64::from(procedure.slot()),
+            arguments: [argument, 0, 0, 0, 0, 0],
+            ..Frame::default()
+        };
+        watch.call(&frame, place, 0);
+    }
+
+    #[test]
+    fn a_pattern_sets_in_when_places_repeat() {
+        let mut watch = PhaseEndDetector::new(&Runtime::new(), &InitEndRule::Auto);
+        for place in 0..300 {
+            call(&mut watch, Proc::MPI_Send, 0, place);
+        }
+        assert!(!watch.is_over());
+        for place in 0..299 {
+            call(&mut watch, Proc::MPI_Allreduce, 0, place % 3);
+        }
+        assert!(!watch.is_over(), "not for longer than the phase was");
+        call(&mut watch, Proc::MPI_Allreduce, 0, 1);
+        assert!(watch.is_over());
+        assert!(watch.take_cut_request());
+        assert!(!watch.take_cut_request(), "once is enough");
+    }
+
+    #[test]
+    fn calls_are_counted_by_procedure() {
+        let mut watch = PhaseEndDetector::new(
+            &Runtime::new(),
+            &InitEndRule::Calls("MPI_Allreduce".into(), 2),
+        );
+        call(&mut watch, Proc::MPI_Allreduce, 0, 1);
+        call(&mut watch, Proc::MPI_Bcast, 0, 1);
+        assert!(!watch.is_over());
+        call(&mut watch, Proc::MPI_Allreduce, 0, 1);
+        assert!(watch.is_over());
+    }
+
+    #[test]
+    fn pcontrol_ends_the_phase() {
+        let mut watch = PhaseEndDetector::new(&Runtime::new(), &InitEndRule::Pcontrol(3));
+        call(&mut watch, Proc::MPI_Pcontrol, 2, 1);
+        assert!(!watch.is_over());
+        call(&mut watch, Proc::MPI_Pcontrol, 3, 1);
+        assert!(watch.is_over());
+    }
+}

@@ -1,0 +1,23 @@
+//! Filter for the system calls of a replay, which must not affect the outside world.
+//!
+//! The filter uses syscall user dispatch (kernel documentation,
+//! `admin-guide/syscall-user-dispatch`; Linux 5.11). Every system call from outside of the reserved
+//! range raises SIGSYS, including those of the program's libc. A table
+//! ([`understudy_policy::dispositions`]) has the disposition of each system call:
+//!
+//! - Harmless calls are executed.
+//! - Queries about files are answered from the record of the first trial replay ([`queries`]).
+//! - Files get their recorded contents, or are new files in memory ([`files`]).
+//! - Other changes return success without effect.
+//! - A call that cannot be emulated ends the replay.
+//!
+//! The files that the filter opens are replaced when the program's state is loaded.
+
+mod emulate;
+mod files;
+mod filter_state;
+mod queries;
+mod syscall_trap;
+
+pub use filter_state::{CallDisposition, FilterState};
+pub use syscall_trap::{changed_message, replace_open_file, start, stop};

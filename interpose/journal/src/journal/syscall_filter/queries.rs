@@ -1,0 +1,170 @@
+//! Queries about files and the machine.
+//!
+//! The first trial replay executes and records them. Every other replay answers them from this
+//! record.
+#![allow(unsafe_code)]
+
+use super::files;
+use super::filter_state::{CallDisposition, FilterState, syscall};
+use crate::journal::inputs::{STAT_BYTES, SyscallOutcome};
+use std::ffi::{CStr, c_long};
+
+/// Lengths in bytes of the kernel's `struct statfs`, `struct statx`, `struct sysinfo` and `struct
+/// rlimit`.
+const STATFS: usize = 120;
+const STATX: usize = 256;
+const SYSINFO: usize = 112;
+const LIMIT: usize = 16;
+
+/// Number of bytes that a call writes.
+#[derive(Clone, Copy)]
+enum AnswerLength {
+    /// Number of bytes.
+    Fixed(usize),
+    /// The return value, limited by the argument with this index.
+    Returned(usize),
+}
+
+/// Arguments of a query, by index.
+struct Query {
+    texts: &'static [usize],
+    /// Arguments besides the texts that determine the answer.
+    values: &'static [usize],
+    /// Argument that points to the output, and the output's length.
+    answer: Option<(usize, AnswerLength)>,
+}
+
+const fn query(
+    texts: &'static [usize],
+    values: &'static [usize],
+    answer: Option<(usize, AnswerLength)>,
+) -> Query {
+    Query {
+        texts,
+        values,
+        answer,
+    }
+}
+
+fn query_of(number: c_long) -> Option<Query> {
+    use AnswerLength::{Fixed, Returned};
+    Some(match number {
+        libc::SYS_stat | libc::SYS_lstat => query(&[0], &[], Some((1, Fixed(STAT_BYTES)))),
+        libc::SYS_fstat => query(&[], &[0], Some((1, Fixed(STAT_BYTES)))),
+        libc::SYS_newfstatat => query(&[1], &[0, 3], Some((2, Fixed(STAT_BYTES)))),
+        libc::SYS_statx => query(&[1], &[0, 2, 3], Some((4, Fixed(STATX)))),
+        libc::SYS_access => query(&[0], &[1], None),
+        libc::SYS_faccessat => query(&[1], &[0, 2], None),
+        libc::SYS_faccessat2 => query(&[1], &[0, 2, 3], None),
+        libc::SYS_readlink => query(&[0], &[2], Some((1, Returned(2)))),
+        libc::SYS_readlinkat => query(&[1], &[0, 3], Some((2, Returned(3)))),
+        libc::SYS_statfs => query(&[0], &[], Some((1, Fixed(STATFS)))),
+        libc::SYS_fstatfs => query(&[], &[0], Some((1, Fixed(STATFS)))),
+        libc::SYS_getdents | libc::SYS_getdents64 => query(&[], &[0, 2], Some((1, Returned(2)))),
+        libc::SYS_getcwd => query(&[], &[1], Some((0, Returned(1)))),
+        libc::SYS_getxattr | libc::SYS_lgetxattr => query(&[0, 1], &[3], Some((2, Returned(3)))),
+        libc::SYS_fgetxattr => query(&[1], &[0, 3], Some((2, Returned(3)))),
+        libc::SYS_listxattr | libc::SYS_llistxattr => query(&[0], &[2], Some((1, Returned(2)))),
+        libc::SYS_flistxattr => query(&[], &[0, 2], Some((1, Returned(2)))),
+        libc::SYS_sysinfo => query(&[], &[], Some((0, Fixed(SYSINFO)))),
+        // The thread number is left out, since it differs between processes.
+        libc::SYS_sched_getaffinity => query(&[], &[1], Some((2, Returned(1)))),
+        libc::SYS_getpriority => query(&[], &[0], None),
+        libc::SYS_getrlimit => query(&[], &[0], Some((1, Fixed(LIMIT)))),
+        libc::SYS_prlimit64 => query(&[], &[1], Some((3, Fixed(LIMIT)))),
+        _ => return None,
+    })
+}
+
+/// Returns the disposition of a query.
+pub fn decide(hold: &mut FilterState, number: c_long, a: &[i64; 6]) -> CallDisposition {
+    let Some(question) = query_of(number) else {
+        return CallDisposition::EndReplay;
+    };
+    let is_null = |&at: &usize| a[at] == 0;
+    if question.texts.iter().any(is_null) || question.answer.iter().any(|(at, _)| is_null(at)) {
+        // With null pointers, programs query features of the kernel or the length of an answer.
+        return CallDisposition::Pass;
+    }
+    // SAFETY: the program passed these strings.
+    let texts = question
+        .texts
+        .iter()
+        .map(|&at| unsafe { CStr::from_ptr(a[at] as *const _) }.to_bytes());
+    let texts: Vec<&[u8]> = texts.collect();
+    let values: Vec<i64> = question.values.iter().map(|&at| a[at]).collect();
+    if let Some(about) = recorded_stat(hold, number, a, &texts) {
+        // SAFETY: the call writes as many bytes at this address.
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                about.as_ptr(),
+                a[question.answer.map_or(0, |(at, _)| at)] as *mut u8,
+                STAT_BYTES,
+            )
+        };
+        return CallDisposition::ReturnValue(0);
+    }
+    let key = files::key(number, &values, &texts);
+    if let Some(SyscallOutcome::Result(result, bytes)) = hold.inputs.next(&key) {
+        if let Some((at, _)) = question.answer {
+            // SAFETY: the recorded call wrote as many bytes to this argument's address.
+            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), a[at] as *mut u8, bytes.len()) };
+        }
+        return CallDisposition::ReturnValue(result);
+    }
+    // SAFETY: this is the call that the program made, with its arguments.
+    let result = unsafe { syscall(number, a) };
+    let bytes = match question.answer {
+        Some((at, size)) if result >= 0 => {
+            let length = match size {
+                AnswerLength::Fixed(length) => length,
+                AnswerLength::Returned(room) => result.min(a[room]).max(0) as usize,
+            };
+            // SAFETY: the call wrote as many bytes.
+            unsafe { std::slice::from_raw_parts(a[at] as *const u8, length) }.to_vec()
+        }
+        _ => Vec::new(),
+    };
+    match hold
+        .inputs
+        .record(key, SyscallOutcome::Result(result, bytes))
+    {
+        Ok(()) => CallDisposition::ReturnValue(result),
+        Err(_) => CallDisposition::EndReplay,
+    }
+}
+
+/// Returns the recorded stat(2) result for fstat(2) of a file with recorded contents.
+fn recorded_stat<'a>(
+    hold: &'a FilterState,
+    number: c_long,
+    a: &[i64; 6],
+    texts: &[&[u8]],
+) -> Option<&'a [u8]> {
+    let is_of_descriptor = match number {
+        libc::SYS_fstat => true,
+        libc::SYS_newfstatat => texts == [b""] && a[3] & i64::from(libc::AT_EMPTY_PATH) != 0,
+        _ => false,
+    };
+    if is_of_descriptor {
+        files::recorded_stat(hold, a[0])
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use understudy_policy::syscall_dispositions::{self, Disposition};
+
+    #[test]
+    fn every_question_has_its_arguments() {
+        for number in 0..500 {
+            // prlimit(2) may also change a limit.
+            let is_question = syscall_dispositions::disposition_of(number) == Disposition::Query
+                || number == libc::SYS_prlimit64;
+            assert_eq!(query_of(number).is_some(), is_question, "{number}");
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Nodes without survivors: information that is lost with them.
+//!
+//! A node's memory has the position of a failed process's relay, and the process's changes of files
+//! since the cut. A living process of the node reads them. If the node has no living process, the
+//! consequences are reported to the user.
+
+use crate::Runtime;
+use crate::{system_calls, world};
+use understudy_catalogue::message;
+use understudy_numbers::{ProcessNumber, Worker};
+use understudy_policy::recovery_plan::{Plan, ProcessReport};
+
+/// Records the workers that failed on nodes without survivors.
+///
+/// The worker table must still be that from before the failure.
+pub fn record(rt: &Runtime, living: &[ProcessReport], plan: &Plan) {
+    let world = world::get(rt);
+    let living: Vec<ProcessNumber> = living.iter().map(|living| living.process).collect();
+    let dead = plan.takeovers.iter().map(|takeover| takeover.worker);
+    let dead: Vec<_> = dead
+        .map(|worker| (worker, world.process_of[worker.index()]))
+        .collect();
+    rt.recovery
+        .on_silent_nodes
+        .set(workers_on_silent_nodes(&dead, &living, &world.nodes));
+}
+
+/// Returns the failed workers on whose node no process lives.
+///
+/// `dead` has each worker with its process.
+fn workers_on_silent_nodes(
+    dead: &[(Worker, ProcessNumber)],
+    living: &[ProcessNumber],
+    nodes: &[u64],
+) -> Vec<Worker> {
+    let node = |process: ProcessNumber| nodes.get(process.index());
+    let is_alone = |rank: ProcessNumber| !living.iter().any(|&other| node(other) == node(rank));
+    let alone = dead.iter().filter(|(_, rank)| is_alone(*rank));
+    alone.map(|(worker, _)| *worker).collect()
+}
+
+pub fn report(rt: &Runtime) {
+    let alone: Vec<u32> = rt
+        .recovery
+        .on_silent_nodes
+        .borrow()
+        .iter()
+        .map(|worker| worker.0)
+        .collect();
+    if !alone.is_empty() {
+        system_calls::print_message(message::node_without_survivors(alone));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ProcessNumber, Worker};
+
+    fn without_neighbour(dead: &[(u32, u32)], living: &[u32], nodes: &[u64]) -> Vec<u32> {
+        let dead: Vec<_> = dead
+            .iter()
+            .map(|&(worker, process)| (Worker(worker), ProcessNumber(process)))
+            .collect();
+        let living: Vec<_> = living.iter().copied().map(ProcessNumber).collect();
+        let alone = super::workers_on_silent_nodes(&dead, &living, nodes);
+        alone.into_iter().map(|worker| worker.0).collect()
+    }
+
+    #[test]
+    fn a_joining_process_is_a_neighbour() {
+        let nodes = [1, 1, 2, 2, 3, 3];
+        assert_eq!(
+            without_neighbour(&[(0, 0), (1, 1)], &[2, 3, 4, 5], &nodes),
+            [0, 1]
+        );
+        assert!(without_neighbour(&[(0, 0)], &[1, 2, 3], &nodes).is_empty());
+        // Process 5, a former spare, is worker 1; process 4 on its node has just joined.
+        assert_eq!(
+            without_neighbour(&[(1, 5), (2, 2)], &[0, 1, 4], &nodes),
+            [2]
+        );
+    }
+}

@@ -1,0 +1,79 @@
+//! Decision for `UNDERSTUDY_STATIC=auto`: whether replicas omit static data.
+//!
+//! Each worker decides after the trial replay of its phase.
+
+use super::replay_settings::replays;
+use crate::Runtime;
+use crate::copies::ReplayPlan;
+use crate::{events, journal, process_info, system_calls, world};
+use understudy_catalogue::message;
+use understudy_formats::events::Kind;
+use understudy_image::PAGE_SIZE;
+use understudy_settings::StaticData;
+
+fn is_open(rt: &Runtime) -> bool {
+    rt.static_data.is_undecided.get()
+}
+
+/// Decides against replays if no trial replay can follow.
+///
+/// `has_none` is true if there is no replay plan.
+pub fn check_possible(rt: &Runtime, has_none: bool) {
+    if is_open(rt) && has_none && !journal::is_under_way(rt) {
+        decide(
+            rt,
+            false,
+            "the initialisation phase was not recorded to its end",
+        );
+    }
+}
+
+/// Starts the decision at the begin of the set-up phase.
+pub fn begin(rt: &Runtime) {
+    rt.static_data
+        .is_undecided
+        .set(process_info::config().static_data == StaticData::Auto);
+    if is_open(rt) && !replays() {
+        decide(rt, false, "parity is made of all data");
+    }
+}
+
+/// Decides whether replicas omit the pages that a trial replay has made right.
+///
+/// `different` are the pages of the replay plan that differ; `None` if the trial replay failed.
+pub fn decide_on_trial(rt: &Runtime, script: &ReplayPlan, different: Option<&[u64]>) -> bool {
+    if !is_open(rt) {
+        return different.is_some();
+    }
+    let pages = script.page_count();
+    let rebuilt = different.map(|different| pages - different.len() as u64);
+    let is_worth_it = rebuilt.is_some_and(|rebuilt| {
+        2 * rebuilt >= pages
+            && rebuilt * PAGE_SIZE as u64 > script.journal_bytes() + script.input_bytes()
+    });
+    let why = match rebuilt {
+        Some(rebuilt) => format!(
+            "{} of {pages} pages differ in a rehearsal; the journal has {} bytes",
+            pages - rebuilt,
+            script.journal_bytes()
+        ),
+        None => "a rehearsal has failed".into(),
+    };
+    decide(rt, is_worth_it, &why);
+    is_worth_it
+}
+
+fn decide(rt: &Runtime, replay: bool, why: &str) {
+    rt.static_data.is_undecided.set(false);
+    let way = if replay { "replay" } else { "image" };
+    events::emit(Kind::StaticData {
+        worker: world::worker(rt),
+        way: way.into(),
+        reason: why.into(),
+    });
+    if world::is_first_worker(rt) {
+        system_calls::print_message(message::static_way(way, why));
+    } else {
+        log::info!("UNDERSTUDY_STATIC=auto: {way} ({why})");
+    }
+}

@@ -1,0 +1,17 @@
+//! State of a request for a new set-up phase.
+
+/// Request for a new set-up phase.
+pub(super) struct NewPhaseRequest {
+    /// True if the program has requested a new phase.
+    pub(super) is_requested: bool,
+    /// True if all workers have requested one, so that it begins with the next cut.
+    pub(super) is_agreed: bool,
+}
+
+impl NewPhaseRequest {
+    /// No request.
+    pub(super) const NONE: NewPhaseRequest = NewPhaseRequest {
+        is_requested: false,
+        is_agreed: false,
+    };
+}

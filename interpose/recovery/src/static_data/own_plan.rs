@@ -1,0 +1,141 @@
+//! Replay plan of this worker's phase, from the end of the phase to its proof.
+
+use super::byte_message::ByteMessage;
+use crate::copies::ReplayPlan;
+use crate::disk::{self, StaticFileWrite};
+use understudy_catalogue::message;
+use understudy_numbers::Epoch;
+
+/// Stage of this worker's replay plan.
+#[derive(Default)]
+pub(super) enum OwnPlan {
+    /// No replay plan.
+    #[default]
+    None,
+    /// Pages that are being written to a file.
+    Writing {
+        script: ReplayPlan,
+        writing: StaticFileWrite,
+    },
+    /// Replay plan in trial at a buddy, or about to be sent to one.
+    InTrial { script: ReplayPlan, is_sent: bool },
+    /// Replay plan that is proved.
+    Proved {
+        script: ReplayPlan,
+        /// True if the buddies have got the replay plan.
+        is_sent_to_buddies: bool,
+        /// True if this worker's own replica omits the pages.
+        is_own_reduced: bool,
+    },
+    /// Replay plan of a phase that reads a file which has changed.
+    ///
+    /// It is valid until the epoch `until` is committed, which has all pages again.
+    Withdrawn { script: ReplayPlan, until: Epoch },
+}
+
+impl OwnPlan {
+    /// Returns the stage of a replay plan whose pages all replicas omit.
+    pub(super) fn in_use(script: ReplayPlan) -> OwnPlan {
+        OwnPlan::Proved {
+            script,
+            is_sent_to_buddies: true,
+            is_own_reduced: true,
+        }
+    }
+
+    /// Returns the stage of a replay plan that was just proved.
+    pub(super) fn proved(script: ReplayPlan) -> OwnPlan {
+        OwnPlan::Proved {
+            script,
+            is_sent_to_buddies: false,
+            is_own_reduced: false,
+        }
+    }
+}
+
+/// Replay plans of this worker, and of the workers whose replicas it stores.
+#[derive(Default)]
+pub(super) struct ReplayPlans {
+    pub(super) own: OwnPlan,
+    /// Proved plan of the phase before, until a plan of the new phase is proved.
+    pub(super) before: Option<ReplayPlan>,
+    pub(super) sent: Vec<ByteMessage>,
+    pub(super) proof: Option<ByteMessage>,
+    /// Incoming plans of the workers whose replicas it stores, by layer.
+    pub(super) incoming_plans: Vec<(usize, ByteMessage)>,
+}
+
+impl ReplayPlans {
+    /// Returns to the plan of the phase before, as the new phase has failed.
+    pub(super) fn return_to_earlier_plan(&mut self, why: &str) {
+        if let Some(script) = self.before.take() {
+            log::warn!("{}", message::new_phase_in_copies(why));
+            self.own = OwnPlan::in_use(script);
+        }
+    }
+
+    /// Drops a withdrawn plan after the commit of an epoch that has all pages.
+    pub(super) fn end_withdrawn(&mut self, committed: Epoch) {
+        if matches!(self.own, OwnPlan::Withdrawn { until, .. } if until <= committed) {
+            self.own = OwnPlan::None;
+        }
+    }
+
+    /// Starts the trial of a plan whose pages have been written to their file.
+    pub(super) fn poll_file(&mut self) {
+        let OwnPlan::Writing { writing, .. } = &self.own else {
+            return;
+        };
+        let Some(outcome) = writing.outcome() else {
+            return;
+        };
+        if let OwnPlan::Writing { script, .. } = std::mem::take(&mut self.own) {
+            match outcome {
+                Ok(()) => {
+                    self.own = OwnPlan::InTrial {
+                        script,
+                        is_sent: false,
+                    }
+                }
+                Err(error) => log_not_written(&error),
+            }
+        }
+    }
+
+    /// Returns the replay plan by which this worker's static data are rebuilt.
+    pub(super) fn plan(&self) -> Option<&ReplayPlan> {
+        match &self.own {
+            OwnPlan::Proved { script, .. } | OwnPlan::Withdrawn { script, .. } => Some(script),
+            OwnPlan::None | OwnPlan::Writing { .. } | OwnPlan::InTrial { .. } => {
+                self.before.as_ref()
+            }
+        }
+    }
+
+    /// Drops messages after a failure; those that were in flight are resent.
+    pub(super) fn interrupt(&mut self) {
+        if let OwnPlan::Withdrawn { .. } = self.own
+            && let OwnPlan::Withdrawn { script, .. } = std::mem::take(&mut self.own)
+        {
+            // The epoch that had all pages is lost; the next epoch will have them.
+            self.own = OwnPlan::in_use(script);
+        }
+        match &mut self.own {
+            OwnPlan::None | OwnPlan::Writing { .. } | OwnPlan::Withdrawn { .. } => {}
+            OwnPlan::InTrial { is_sent, .. } => *is_sent = false,
+            OwnPlan::Proved {
+                is_sent_to_buddies: is_told,
+                is_own_reduced: is_thin,
+                ..
+            } => (*is_told, *is_thin) = (false, false),
+        }
+        self.sent.clear();
+        self.proof = None;
+        self.incoming_plans.clear();
+    }
+}
+
+/// Logs that static data cannot be written to the disk.
+pub(super) fn log_not_written(error: &std::io::Error) {
+    log::warn!("{}", message::static_data_not_written(disk::explain(error)));
+}

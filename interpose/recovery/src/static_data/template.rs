@@ -1,0 +1,161 @@
+//! The rank's end of its template process: requests for replays.
+
+use super::finding::TrialResult;
+use super::template_line::has_ended;
+use super::template_request::{Answer, Request, memory_file, read, timeout};
+use crate::copies::ReplayPlan;
+use crate::runtime_state::StateCell;
+use bincode::config::standard;
+use std::cell::Cell;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::rc::{Rc, Weak};
+use std::time::{Duration, Instant};
+use understudy_image::runs::PageRun;
+use understudy_wire::line::Line;
+
+/// Time that an answer may take in addition to the replay.
+const MARGIN: Duration = Duration::from_secs(30);
+/// Time between two polls for an answer.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Line to a template process, and the number of the last request.
+struct TemplateLine {
+    line: Line,
+    last: Cell<u64>,
+}
+
+/// Template process of this rank, if there is one.
+pub struct Template(StateCell<Option<Rc<TemplateLine>>>);
+
+/// Request to the template process, which is cancelled when this value is dropped.
+pub struct ReplayRequest {
+    seed: Weak<TemplateLine>,
+    number: u64,
+    result: File,
+}
+
+impl Template {
+    /// Returns the state without a template process.
+    pub const fn none() -> Template {
+        Template(StateCell::new(None))
+    }
+
+    /// Makes the process at the other end of this line the template process.
+    pub fn attach(&self, line: Line) {
+        self.0.set(Some(Rc::new(TemplateLine {
+            line,
+            last: Cell::new(0),
+        })));
+    }
+
+    /// Returns true if the process lives; drops its line if it has ended.
+    pub fn lives(&self) -> bool {
+        let mut seed = self.0.borrow_mut();
+        *seed = seed.take_if(|seed| !has_ended(&seed.line));
+        seed.is_some()
+    }
+
+    /// Drops the line of a process that has ended.
+    fn drop_ended<T>(&self) -> Result<T, String> {
+        self.0.set(None);
+        Err("the process for replays has ended".into())
+    }
+
+    /// Requests trial replays of a phase, by its encoded plan.
+    pub fn request_trial(&self, script: &[u8]) -> Result<ReplayRequest, String> {
+        self.send_request(Request::Trial, script)
+    }
+
+    /// Requests these pages, one after the other.
+    pub fn request_pages(
+        &self,
+        script: &ReplayPlan,
+        pages: &[PageRun],
+    ) -> Result<ReplayRequest, String> {
+        let bytes = bincode::encode_to_vec((script, pages), standard())
+            .map_err(|error| error.to_string())?;
+        self.send_request(Request::Rebuild, &bytes)
+    }
+
+    fn send_request(
+        &self,
+        request: fn(u64) -> Request,
+        bytes: &[u8],
+    ) -> Result<ReplayRequest, String> {
+        let tell = |error: io::Error| error.to_string();
+        let (mut question, result) = (memory_file().map_err(tell)?, memory_file().map_err(tell)?);
+        question.write_all(bytes).map_err(tell)?;
+        let Some(seed) = self.0.borrow().clone() else {
+            return self.drop_ended();
+        };
+        let number = seed.last.get() + 1;
+        seed.last.set(number);
+        let files = [question.as_fd(), result.as_fd()];
+        if seed.line.send_with(&request(number), &files).is_err() {
+            return self.drop_ended();
+        }
+        let seed = Rc::downgrade(&seed);
+        Ok(ReplayRequest {
+            seed,
+            number,
+            result,
+        })
+    }
+}
+
+impl Drop for ReplayRequest {
+    fn drop(&mut self) {
+        if let Some(seed) = self
+            .seed
+            .upgrade()
+            .filter(|seed| seed.last.get() == self.number)
+        {
+            // A template process that has ended is detected by the next request.
+            let _ = seed.line.send(&Request::Cancel);
+        }
+    }
+}
+
+impl ReplayRequest {
+    /// Returns true once the request is completed, or the reason of its failure.
+    fn is_done(&self, template: &Template, limit: Duration) -> Result<bool, String> {
+        loop {
+            let heard = template
+                .0
+                .borrow()
+                .as_ref()
+                .map(|seed| seed.line.receive::<Answer>(limit));
+            match heard {
+                Some(Ok(None)) => return Ok(false),
+                Some(Ok(Some(answer))) if answer.number == self.number => {
+                    return answer.outcome.map(|()| true);
+                }
+                // The answer to a cancelled request.
+                Some(Ok(Some(_))) => {}
+                Some(Err(_)) | None => return template.drop_ended(),
+            }
+        }
+    }
+
+    /// Returns the result of trial replays once they are completed.
+    pub fn trial_result(&mut self, template: &Template) -> Option<Result<TrialResult, String>> {
+        match self.is_done(template, Duration::ZERO) {
+            Ok(false) => None,
+            Ok(true) => Some(read(&mut self.result).map_err(|error| error.to_string())),
+            Err(why) => Some(Err(why)),
+        }
+    }
+
+    /// Waits for the pages of a replay; returns the file with them.
+    pub fn wait_for_pages(self, template: &Template, script: &ReplayPlan) -> Result<File, String> {
+        let (began, limit) = (Instant::now(), timeout(script) + MARGIN);
+        while !self.is_done(template, POLL_INTERVAL)? {
+            if began.elapsed() > limit {
+                return Err("the process for replays does not answer".into());
+            }
+        }
+        self.result.try_clone().map_err(|error| error.to_string())
+    }
+}

@@ -1,0 +1,219 @@
+//! Work of a template process: it waits for requests, and replays phases in child processes.
+#![allow(unsafe_code)]
+
+use super::blocked_signals::BlockedSignals;
+use crate::Runtime;
+use crate::copies::ReplayPlan;
+use crate::static_data::finding::{ReplayFinding, TrialResult};
+use crate::static_data::replay_child::{ChildTask, ReplayChild};
+use crate::static_data::template_line::poll_descriptors;
+use crate::static_data::template_request::{Answer, Request, read, write};
+use crate::system_calls;
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+use understudy_abi::RUNTIME_FD_BASE;
+use understudy_image::runs::PageRun;
+use understudy_wire::line::Line;
+
+/// Name of the process in lists of processes.
+const NAME: &std::ffi::CStr = c"understudy-seed";
+/// Number of trial replays of a phase whose pages are not all equal.
+///
+/// Pages that depend on values which differ between runs may be equal by chance.
+const MAX_TRIALS: u32 = 3;
+/// Milliseconds between two polls for the lock of the node.
+///
+/// `CHILD_POLL_MS` is the time between two checks of a child's timeout.
+const LOCK_POLL_MS: i32 = 10;
+const CHILD_POLL_MS: i32 = 1000;
+
+/// Lock by which one template process of the node works at a time.
+struct NodeLock<'a>(&'a File);
+
+impl NodeLock<'_> {
+    fn get(turns: &File) -> Option<NodeLock<'_>> {
+        // SAFETY: flock(2) has no memory effects.
+        let is_ours = unsafe { libc::flock(turns.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0;
+        is_ours.then_some(NodeLock(turns))
+    }
+}
+
+impl Drop for NodeLock<'_> {
+    fn drop(&mut self) {
+        // SAFETY: flock(2) has no memory effects.
+        unsafe { libc::flock(self.0.as_raw_fd(), libc::LOCK_UN) };
+    }
+}
+
+/// Trial replays of a phase.
+#[derive(Default)]
+struct Trial<'a> {
+    turn: Option<NodeLock<'a>>,
+    /// Combined finding of the replays up to now.
+    found: Option<ReplayFinding>,
+    times: u32,
+}
+
+impl Trial<'_> {
+    /// Adds a finding; returns true if another replay is needed.
+    ///
+    /// Later replays read from the record of the first one, so one replay with the record is also
+    /// tried.
+    fn add_finding(&mut self, finding: ReplayFinding, script: &mut ReplayPlan) -> bool {
+        self.times += 1;
+        let is_recording = self.times == 1 && finding.failure.is_none();
+        if is_recording {
+            script.set_inputs(finding.inputs.clone());
+        }
+        let is_new = is_recording && !finding.inputs.is_empty();
+        let found = match self.found.take() {
+            Some(before) => before.combined_with(finding),
+            None => finding,
+        };
+        let is_doubtful = found.failure.is_none() && !found.different.is_empty();
+        self.found = Some(found);
+        is_new || is_doubtful && self.times < MAX_TRIALS
+    }
+}
+
+enum WorkGoal<'a> {
+    Rehearse(Trial<'a>),
+    Make(Vec<PageRun>),
+}
+
+/// Request that is being handled.
+struct RequestInWork<'a> {
+    number: u64,
+    script: ReplayPlan,
+    goal: WorkGoal<'a>,
+    result: File,
+    child: Option<ReplayChild>,
+}
+
+impl<'a> RequestInWork<'a> {
+    fn of(request: Request, files: Vec<OwnedFd>) -> Option<RequestInWork<'a>> {
+        let mut files = files
+            .into_iter()
+            .map(system_calls::move_owned_descriptor)
+            .map(File::from);
+        let (mut question, result) = (files.next()?, files.next()?);
+        let (number, script, goal) = match request {
+            Request::Trial(number) => (
+                number,
+                read(&mut question).ok()?,
+                WorkGoal::Rehearse(Trial::default()),
+            ),
+            Request::Rebuild(number) => {
+                let (script, pages) = read(&mut question).ok()?;
+                (number, script, WorkGoal::Make(pages))
+            }
+            Request::Cancel => return None,
+        };
+        Some(RequestInWork {
+            number,
+            script,
+            goal,
+            result,
+            child: None,
+        })
+    }
+
+    /// Makes progress as far as possible; returns the outcome at the end.
+    fn make_progress(
+        &mut self,
+        rt: &Runtime,
+        turns: &'a File,
+        quiet: &BlockedSignals,
+    ) -> Option<Result<(), String>> {
+        if self.child.as_mut().is_some_and(|child| !child.is_done()) {
+            return None;
+        }
+        if let Some(finding) = self.child.take().map(ReplayChild::finding) {
+            match &mut self.goal {
+                WorkGoal::Make(_) => return Some(finding.failure.map_or(Ok(()), Err)),
+                WorkGoal::Rehearse(rehearsal) => {
+                    if !rehearsal.add_finding(finding, &mut self.script) {
+                        let found = rehearsal.found.take().unwrap_or_default();
+                        let rehearsed = TrialResult::of(&self.script, found);
+                        return Some(
+                            write(&mut self.result, &rehearsed).map_err(|error| error.to_string()),
+                        );
+                    }
+                }
+            }
+        }
+        let task = match &mut self.goal {
+            WorkGoal::Make(pages) => ChildTask::Write(pages, &self.result),
+            WorkGoal::Rehearse(rehearsal) => {
+                rehearsal.turn = rehearsal.turn.take().or_else(|| NodeLock::get(turns));
+                rehearsal.turn.as_ref()?;
+                ChildTask::Compare
+            }
+        };
+        match quiet.without_blocking(|| ReplayChild::start(rt, &self.script, &task)) {
+            Ok(child) => self.child = Some(child),
+            Err(error) => return Some(Err(error.to_string())),
+        }
+        None
+    }
+}
+
+/// Runs the template process.
+///
+/// `kept` are the line to the owner, a descriptor of the owner, and the lock file of the node.
+pub fn serve(rt: &Runtime, kept: [OwnedFd; 3], quiet: &BlockedSignals) -> ! {
+    // SAFETY: system calls in a process that has one thread. All other descriptors of the runtime
+    // side are closed, which other processes could mistake for the rank's.
+    let [line, owner, turns] = unsafe {
+        libc::prctl(libc::PR_SET_NAME, NAME.as_ptr());
+        let aside =
+            kept.map(|fd| libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, RUNTIME_FD_BASE + 3));
+        let mut low = RUNTIME_FD_BASE..;
+        let kept = aside.map(|fd| libc::dup3(fd, low.next().unwrap_or(fd), libc::O_CLOEXEC));
+        libc::close_range(RUNTIME_FD_BASE as u32 + 3, u32::MAX, 0);
+        kept.map(|fd| OwnedFd::from_raw_fd(fd))
+    };
+    let (line, turns) = (Line::from(line), File::from(turns));
+    let mut work: Option<RequestInWork> = None;
+    loop {
+        let child = work
+            .as_ref()
+            .and_then(|work| work.child.as_ref())
+            .map(ReplayChild::descriptor);
+        let timeout = match (&work, child) {
+            (None, _) => -1,
+            (Some(_), None) => LOCK_POLL_MS,
+            (Some(_), Some(_)) => CHILD_POLL_MS,
+        };
+        let mut all = vec![line.as_fd().as_raw_fd(), owner.as_raw_fd()];
+        all.extend(child);
+        let seen = poll_descriptors(&all, timeout);
+        if seen[1] != 0 {
+            end();
+        }
+        match line.receive_with::<Request>(Duration::ZERO) {
+            Ok(None) => {}
+            Ok(Some((request, files))) => {
+                // Dropping the former request releases the lock of the node first.
+                drop(work.take());
+                work = RequestInWork::of(request, files);
+            }
+            Err(_) => end(),
+        }
+        let outcome = work
+            .as_mut()
+            .and_then(|work| Some((work.number, work.make_progress(rt, &turns, quiet)?)));
+        if let Some((number, outcome)) = outcome {
+            work = None;
+            if line.send(&Answer { number, outcome }).is_err() {
+                end();
+            }
+        }
+    }
+}
+
+fn end() -> ! {
+    // SAFETY: the end of the process.
+    unsafe { libc::_exit(0) }
+}

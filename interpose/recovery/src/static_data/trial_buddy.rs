@@ -1,0 +1,114 @@
+//! Trial replays by a buddy, for the workers whose replicas it stores.
+//!
+//! The buddy replays one phase after the other, and sends each worker the result. Its own template
+//! process runs the replays: like a later replacement, it belongs to another process than the
+//! worker whose phase it replays.
+
+use super::byte_message::ByteMessage;
+use super::finding::{StaticDataProof, TrialResult};
+use super::replay_settings::omits_static_data;
+use super::template::{ReplayRequest, Template};
+use crate::control_messages::{Peer, tag};
+use crate::world;
+use crate::{events, fault, headroom};
+use bincode::config::standard;
+use understudy_formats::events::Kind;
+use understudy_job::Runtime;
+use understudy_numbers::{Epoch, Worker};
+
+/// Trial replays that this buddy has to run or has run.
+#[derive(Default)]
+pub(super) struct TrialQueue {
+    incoming: Option<ByteMessage>,
+    /// Encoded replay plans with their workers, in the order of arrival.
+    waiting: Vec<(Worker, Vec<u8>)>,
+    running: Option<(Worker, ReplayRequest)>,
+    sent: Vec<ByteMessage>,
+}
+
+impl TrialQueue {
+    /// Makes progress as far as possible without waiting.
+    pub(super) fn poll(&mut self, rt: &Runtime, template: &Template) {
+        self.receive(rt);
+        if let Some((worker, asked)) = &mut self.running {
+            let Some(rehearsed) = asked.trial_result(template) else {
+                return;
+            };
+            let (worker, rehearsed) = (*worker, rehearsed.unwrap_or_else(TrialResult::none));
+            self.running = None;
+            self.report_result(rt, worker, rehearsed);
+        }
+        if !self.waiting.is_empty() {
+            let (worker, script) = self.waiting.remove(0);
+            // The replay needs at most as much memory as this process has.
+            let [anonymous, _] = headroom::resident_memory();
+            let room = headroom::check_room(rt, anonymous);
+            match room.and_then(|()| template.request_trial(&script)) {
+                Ok(asked) => self.running = Some((worker, asked)),
+                Err(why) => self.report_result(rt, worker, TrialResult::none(why)),
+            }
+        }
+    }
+
+    fn receive(&mut self, rt: &Runtime) {
+        let Some(message) = &mut self.incoming else {
+            self.incoming = ByteMessage::probe(world::private(rt), None, tag::REPLAY_PLAN);
+            return;
+        };
+        if message.test() == Ok(true)
+            && let Some(message) = self.incoming.take()
+        {
+            self.waiting.push((message.from, message.bytes.to_vec()));
+            fault::point("rehearse.begin", Epoch::NONE);
+        }
+    }
+
+    fn report_result(&mut self, rt: &Runtime, worker: Worker, rehearsed: TrialResult) {
+        fault::point("rehearse.end", Epoch::NONE);
+        log_result(worker, &rehearsed);
+        if !omits_static_data() {
+            return;
+        }
+        let finding = rehearsed.finding;
+        self.sent.retain_mut(|message| message.test() == Ok(false));
+        let proof: StaticDataProof = finding
+            .failure
+            .is_none()
+            .then_some((finding.different, finding.inputs));
+        let bytes = bincode::encode_to_vec(&proof, standard()).unwrap_or_default();
+        let to = Peer {
+            comm: world::private(rt),
+            rank: worker,
+            tag: tag::PROOF,
+        };
+        self.sent.extend(ByteMessage::send(bytes, to));
+    }
+}
+
+fn log_result(worker: Worker, rehearsed: &TrialResult) {
+    let TrialResult {
+        finding,
+        journal,
+        pages,
+        took,
+    } = rehearsed;
+    log::info!(
+        "rehearsal of worker {worker}: {} of {pages} pages differ, {:?} instead of {took:?}{}",
+        finding.different.len(),
+        finding.took,
+        finding
+            .failure
+            .as_ref()
+            .map_or(String::new(), |why| format!("; {why}"))
+    );
+    events::emit(Kind::Rehearsal {
+        worker,
+        journal: *journal,
+        pages: *pages,
+        different: finding.different.len() as u64,
+        places: finding.places.clone(),
+        failure: finding.failure.clone(),
+        replay_ns: finding.took.as_nanos() as u64,
+        phase_ns: took.as_nanos() as u64,
+    });
+}

@@ -1,0 +1,449 @@
+//! Static data of a worker: trial, proof, and reduction of replicas.
+//!
+//! The worker sends its replay plan to a buddy for trial replays, and sends the proved plan to all
+//! its buddies. It reduces the replicas that it stores for other workers.
+
+use super::byte_message::ByteMessage;
+use super::finding::StaticDataProof;
+use super::own_pages;
+use super::own_plan::{OwnPlan, ReplayPlans, log_not_written};
+use super::replay_settings::{omits_own_static_data, omits_static_data};
+use super::{decision, replay_base};
+use crate::Runtime;
+use crate::control_messages::{Peer, tag};
+use crate::copies::{PageSource, ReplayBase, ReplayPlan, ReplayedPhase, page_sums};
+use crate::fault::{self, Damage};
+use crate::journal::{self, Inputs, RecordedPhase};
+use crate::{abort, annotations, copies, disk, events, process_info, world};
+use bincode::config::standard;
+use std::cell::{Ref, RefMut};
+use std::path::Path;
+use std::time::Duration;
+use understudy_catalogue::message;
+use understudy_formats::events::{Kind, Worker};
+use understudy_image::store::PageStore;
+use understudy_image::{PAGE_SIZE, absent_pages};
+use understudy_numbers::Epoch;
+use understudy_settings::StaticData;
+
+fn state(rt: &Runtime) -> RefMut<'_, ReplayPlans> {
+    RefMut::map(
+        rt.static_data.plans.borrow_mut(),
+        Option::get_or_insert_default,
+    )
+}
+
+/// Makes progress as far as possible without waiting; called between checkpoints.
+pub fn poll(rt: &Runtime) {
+    if let Some(phase) = journal::take_ended(rt, copies::committed_epoch(rt)) {
+        state(rt).set_own(rt, phase);
+        fault::point("phase.end", copies::committed_epoch(rt));
+    }
+    let mut state = state(rt);
+    state.end_withdrawn(copies::committed_epoch(rt));
+    state.poll_file();
+    decision::check_possible(rt, matches!(state.own, OwnPlan::None));
+    state.sent.retain_mut(|message| message.test() == Ok(false));
+    state.send_for_trial(rt);
+    if omits_static_data() {
+        state.take_proof(rt);
+        state.send_to_buddies(rt);
+        let come = state.received_plans(rt);
+        drop(state);
+        for (layer, partner, bytes) in come {
+            reduce_stored(rt, layer, partner, &bytes);
+        }
+        self::state(rt).reduce_own(rt);
+    }
+}
+
+/// Withdraws the replay plan at a cut if a file that it reads has changed.
+///
+/// The cut for this epoch gets all pages again.
+pub(super) fn cut(rt: &Runtime, epoch: Epoch) {
+    let changed = plan(rt).and_then(|script| script.changed_input().map(Path::to_owned));
+    let Some(path) = changed else { return };
+    log::warn!("{}", message::static_file_changed(path.display()));
+    let mut state = state(rt);
+    let script = match std::mem::take(&mut state.own) {
+        OwnPlan::Proved { script, .. } | OwnPlan::Withdrawn { script, .. } => Some(script),
+        OwnPlan::None | OwnPlan::Writing { .. } | OwnPlan::InTrial { .. } => state.before.take(),
+    };
+    let Some(script) = script else { return };
+    copies::replicas(rt)
+        .tracker
+        .force_capture(&absent_pages::pages_of(&script.pages));
+    state.own = OwnPlan::Withdrawn {
+        script,
+        until: epoch,
+    };
+}
+
+/// Returns the stage after the end of a phase, if a replay plan is possible.
+fn own_of(rt: &Runtime, phase: RecordedPhase) -> Option<OwnPlan> {
+    let worker = world::worker(rt);
+    let mut pages = {
+        let keep = copies::replicas(rt);
+        let saved = copies::decode(&keep.own.state.bytes).ok()?;
+        let mut pages = page_sums(
+            &saved.user.layout,
+            &keep.own.image,
+            &keep.store,
+            saved.frame.rsp,
+        );
+        pages.extend_from_slice(keep.own.image.absent());
+        pages
+    };
+    pages.sort_unstable_by_key(|run| run.first);
+    if process_info::config().static_data != StaticData::Disk {
+        let way = PageSource::Replay(Box::new(replay_of(rt, phase)?));
+        let script = ReplayPlan {
+            worker,
+            source: way,
+            pages,
+        };
+        return Some(OwnPlan::InTrial {
+            script,
+            is_sent: false,
+        });
+    }
+    let way = PageSource::File(disk::static_path(rt, worker)?);
+    let script = ReplayPlan {
+        worker,
+        source: way,
+        pages,
+    };
+    let keep = copies::replicas(rt);
+    match disk::write_static(rt, worker, &keep.own.image, &keep.store) {
+        Ok(writing) => Some(OwnPlan::Writing { script, writing }),
+        Err(error) => {
+            log_not_written(&error);
+            None
+        }
+    }
+}
+
+/// Returns the replay of a phase, if its journal is short enough.
+fn replay_of(rt: &Runtime, mut phase: RecordedPhase) -> Option<ReplayedPhase> {
+    if !phase.records {
+        return None;
+    }
+    let keep = copies::replicas(rt);
+    let journal = phase.recorder.journal();
+    let (calls, size) = (journal.calls, journal.size());
+    let base = replay_base::take(rt);
+    if base.is_none() && phase.base.is_some() {
+        return None;
+    }
+    let size = size + base.as_ref().map_or(0, ReplayBase::size);
+    let absent: u64 = keep
+        .own
+        .image
+        .absent()
+        .iter()
+        .map(|run| run.pages().pages)
+        .sum();
+    let image = (keep.own.image.page_count() + absent) as usize * PAGE_SIZE;
+    let limit = process_info::config().log_limit.of(image);
+    if size > limit {
+        journal::report_too_long(rt, size, limit);
+        phase.recorder.report_sizes(rt, None);
+        return None;
+    }
+    let bytes = journal.encode();
+    phase.recorder.report_sizes(rt, Some(bytes.len()));
+    let took = phase.duration
+        + base
+            .as_ref()
+            .map_or(Duration::ZERO, |base| base.before.duration);
+    log::info!(
+        "{calls} calls recorded in {took:?}: {size} bytes, {} compressed",
+        bytes.len()
+    );
+    let bytes_kept = bytes.len() + base.as_ref().map_or(0, ReplayBase::size);
+    Some(ReplayedPhase {
+        journal: bytes,
+        begin: phase.begin,
+        end: phase.end?,
+        duration: took,
+        inputs: Inputs::with_room(limit.saturating_sub(bytes_kept) as u64),
+        base,
+    })
+}
+
+impl ReplayPlans {
+    /// Handles the end of a phase.
+    ///
+    /// The proved plan of the phase before stays valid until a plan of this phase is proved.
+    fn set_own(&mut self, rt: &Runtime, phase: RecordedPhase) {
+        let is_new = phase.base.is_some();
+        match (own_of(rt, phase), std::mem::take(&mut self.own)) {
+            (None, before) if is_new => self.own = before,
+            (new, OwnPlan::Proved { script, .. }) => {
+                self.before = Some(script);
+                self.own = new.unwrap_or_default();
+            }
+            (new, _) => self.own = new.unwrap_or_default(),
+        }
+    }
+
+    /// Sends the replay plan to a buddy for trial replays.
+    fn send_for_trial(&mut self, rt: &Runtime) {
+        let OwnPlan::InTrial { script, is_sent } = &mut self.own else {
+            return;
+        };
+        if std::mem::replace(is_sent, true) {
+            return;
+        }
+        let Ok(bytes) = bincode::encode_to_vec(&*script, standard()) else {
+            return;
+        };
+        let to = Peer {
+            comm: world::private(rt),
+            rank: trial_worker(rt),
+            tag: tag::REPLAY_PLAN,
+        };
+        self.sent.extend(ByteMessage::send(bytes, to));
+    }
+
+    fn take_proof(&mut self, rt: &Runtime) {
+        if !matches!(self.own, OwnPlan::InTrial { is_sent: true, .. }) {
+            return;
+        }
+        let Some(message) = &mut self.proof else {
+            self.proof = ByteMessage::probe(world::private(rt), Some(trial_worker(rt)), tag::PROOF);
+            return;
+        };
+        if message.test() != Ok(true) {
+            return;
+        }
+        let Some(message) = self.proof.take() else {
+            return;
+        };
+        let proof: StaticDataProof = match bincode::decode_from_slice(&message.bytes, standard()) {
+            Ok((proof, _)) => proof,
+            Err(_) => None,
+        };
+        let OwnPlan::InTrial { mut script, .. } = std::mem::take(&mut self.own) else {
+            return;
+        };
+        let proof = proof.map(|(different, inputs)| {
+            script.set_inputs(inputs);
+            different
+        });
+        let Some(before) = &self.before else {
+            if decision::decide_on_trial(rt, &script, proof.as_deref())
+                && let Some(different) = proof
+            {
+                self.own = OwnPlan::proved(script.without_pages(&different));
+            }
+            return;
+        };
+        // Replicas omit pages that the new plan must also make.
+        match proof {
+            None => self.return_to_earlier_plan("a rehearsal has failed"),
+            Some(different) if script.has_equal_page(before, &different) => {
+                self.return_to_earlier_plan(
+                    "a rehearsal has not made all that is missing in copies",
+                );
+            }
+            Some(different) => {
+                self.own = OwnPlan::proved(script.without_pages(&different));
+                self.before = None;
+            }
+        }
+    }
+
+    fn send_to_buddies(&mut self, rt: &Runtime) {
+        let OwnPlan::Proved {
+            script,
+            is_sent_to_buddies: is_told,
+            ..
+        } = &mut self.own
+        else {
+            return;
+        };
+        if std::mem::replace(is_told, true) {
+            return;
+        }
+        let Ok(bytes) = bincode::encode_to_vec(&*script, standard()) else {
+            return;
+        };
+        let world = world::get(rt);
+        for rank in world.redundancy.buddies_of(world::worker(rt)) {
+            let to = Peer {
+                comm: world.private,
+                rank,
+                tag: tag::STATIC,
+            };
+            self.sent.extend(ByteMessage::send(bytes.clone(), to));
+        }
+    }
+
+    /// Reduces this worker's own replica by the pages that its template process can make.
+    ///
+    /// If the template process has ended, the pages are stored again.
+    fn reduce_own(&mut self, rt: &Runtime) {
+        let OwnPlan::Proved {
+            script,
+            is_own_reduced: is_thin,
+            ..
+        } = &mut self.own
+        else {
+            return;
+        };
+        let keep = &mut *copies::replicas(rt);
+        let lives = matches!(script.source, PageSource::File(_)) || rt.static_data.template.lives();
+        let (image, store) = (&mut keep.own.image, &mut keep.store);
+        if lives && omits_own_static_data() && !std::mem::replace(is_thin, true) {
+            let before = image.page_count();
+            image.elide_equal(&script.pages, store);
+            let left = image.page_count();
+            release_memory(store);
+            let pages = before - left;
+            if pages == 0 {
+                return;
+            }
+            log::info!("the own copy is without {pages} of {before} pages");
+            events::emit(Kind::OwnThinned { pages, left });
+        }
+        if lives {
+            return;
+        }
+        let absent = absent_pages::without(
+            image.absent(),
+            &annotations::saved_annotations(rt).reversible_pages(),
+        );
+        if !absent.is_empty() {
+            log::warn!("{}", message::REPLAY_PROCESS_ENDED);
+            // Changed pages are part of the next checkpoint; until then they are lost.
+            let kept = own_pages::store_unchanged(&absent, image, store);
+            kept.unwrap_or_else(|why| {
+                abort::abort_with_error(
+                    rt,
+                    message::NO_MEMORY_FOR_COPIES,
+                    &std::io::Error::other(why),
+                )
+            });
+        }
+    }
+
+    /// Returns the received plans of other workers: layer, worker, and encoded plan.
+    fn received_plans(&mut self, rt: &Runtime) -> Vec<(usize, Worker, Vec<u8>)> {
+        let world = world::get(rt);
+        let partners: Vec<Worker> = world.redundancy.owners_at(world::worker(rt)).collect();
+        for (layer, &partner) in partners.iter().enumerate() {
+            if self
+                .incoming_plans
+                .iter()
+                .any(|(waiting, _)| *waiting == layer)
+            {
+                continue;
+            }
+            let message = ByteMessage::probe(world.private, Some(partner), tag::STATIC);
+            self.incoming_plans
+                .extend(message.map(|message| (layer, message)));
+        }
+        let come = self
+            .incoming_plans
+            .extract_if(.., |(_, message)| message.test() == Ok(true));
+        come.map(|(layer, message)| (layer, partners[layer], message.bytes.to_vec()))
+            .collect()
+    }
+}
+
+/// Returns the worker that runs the trial replays of this worker's phase.
+///
+/// It is another worker if there is one: a replay by this process could rely on state that only
+/// this process has.
+fn trial_worker(rt: &Runtime) -> Worker {
+    let me = world::worker(rt);
+    world::get(rt)
+        .redundancy
+        .buddies_of(me)
+        .next()
+        .unwrap_or(me)
+}
+
+/// Reduces the stored replica of another worker by the pages that a replay rebuilds.
+fn reduce_stored(rt: &Runtime, layer: usize, partner: Worker, bytes: &[u8]) {
+    let Ok((script, _)) = bincode::decode_from_slice::<ReplayPlan, _>(bytes, standard()) else {
+        return;
+    };
+    if script.worker != partner {
+        return;
+    }
+    fault::point("thin.begin", copies::committed_epoch(rt));
+    let mut guard = copies::replicas(rt);
+    let keep = &mut *guard;
+    let copy = &mut keep.stored[layer];
+    let before = copy.image.page_count();
+    copy.image.elide_equal(&script.pages, &mut keep.store);
+    let (pages, journal) = (before - copy.image.page_count(), script.journal_bytes());
+    copy.script = Some(script);
+    if pages == 0 {
+        return;
+    }
+    release_memory(&mut keep.store);
+    drop(guard);
+    log::info!(
+        "the copy of worker {partner} is without {pages} of {before} pages, which can be rebuilt"
+    );
+    events::emit(Kind::Thinned {
+        worker: partner,
+        pages,
+        left: before - pages,
+        journal,
+    });
+    fault::point("thin.end", copies::committed_epoch(rt));
+}
+
+/// Damages every journal that this process has, for tests.
+pub fn damage_journals<'a>(
+    rt: &Runtime,
+    scripts: impl Iterator<Item = &'a mut ReplayPlan>,
+    harm: Damage,
+) {
+    scripts.for_each(|script| script.damage(harm));
+    if let OwnPlan::InTrial { script, .. }
+    | OwnPlan::Proved { script, .. }
+    | OwnPlan::Withdrawn { script, .. } = &mut state(rt).own
+    {
+        script.damage(harm);
+    }
+}
+
+/// Gives memory of replicas back to the system.
+fn release_memory(store: &mut PageStore) {
+    if let Err(error) = store.give_back(0) {
+        log::info!("the memory of static data is not given back: {error}");
+    }
+}
+
+/// Returns the replay plan by which this worker's static data are rebuilt.
+pub fn plan(rt: &Runtime) -> Option<Ref<'_, ReplayPlan>> {
+    Ref::filter_map(rt.static_data.plans.borrow(), |state| {
+        state.as_ref()?.plan()
+    })
+    .ok()
+}
+
+/// True if a phase has ended of which no page is proved yet.
+pub fn is_waiting(rt: &Runtime) -> bool {
+    matches!(
+        state(rt).own,
+        OwnPlan::Writing { .. } | OwnPlan::InTrial { .. }
+    )
+}
+
+/// Stores the proved replay plan of the worker from which this process takes over.
+pub fn store_plan(rt: &Runtime, script: ReplayPlan) {
+    state(rt).own = OwnPlan::proved(script);
+}
+
+/// Drops messages after a failure; those that were in flight are resent.
+pub(super) fn interrupt(rt: &Runtime) {
+    if let Some(state) = &mut *rt.static_data.plans.borrow_mut() {
+        state.interrupt();
+    }
+}
