@@ -34,7 +34,7 @@ pub const ZONE_TAG: usize = ZONE_START >> ZONE_SHIFT;
 pub const STUB_PAGE: usize = 0x2_0000;
 
 /// ld.so's heap for the program side: link maps, and TLS of libraries opened late.
-pub const USER_LD_HEAP: usize = 0x1f00_0000_0000;
+pub const PROGRAM_LD_HEAP: usize = 0x1f00_0000_0000;
 /// ld.so's heap for the runtime side.
 pub const RUNTIME_LD_HEAP: usize = 0x1f80_0000_0000;
 /// Size of each of the two heaps of ld.so.
@@ -59,6 +59,7 @@ pub const MPI_FIRST_KEY: u32 = 768;
 
 const _: () = assert!(ZONE_START == 0x2000_0000_0000 && ZONE_END == 0x2800_0000_0000);
 const _: () = assert!(
-    RUNTIME_LD_HEAP + LD_HEAP_SIZE <= ZONE_START && USER_LD_HEAP + LD_HEAP_SIZE <= RUNTIME_LD_HEAP
+    RUNTIME_LD_HEAP + LD_HEAP_SIZE <= ZONE_START
+        && PROGRAM_LD_HEAP + LD_HEAP_SIZE <= RUNTIME_LD_HEAP
 );
 const _: () = assert!(RUNTIME_STACK + RUNTIME_STACK_SIZE < ZONE_END);

@@ -1,11 +1,11 @@
 //! Start-up data that the preload library passes to the shim and the runtime.
 
 use crate::kernel_use::KernelUse;
-use crate::loader_heap::{LIBRARY_PLACES, LoaderHeap};
+use crate::loader_heap::{LoaderHeap, MAX_LIBRARY_ADDRESSES};
+use crate::mpi_lock::MpiLockCode;
 use crate::process_number::SeenNumber;
 use crate::processor_time::CarriedTime;
 use crate::stop_code::StopCode;
-use crate::turn::TurnCode;
 use core::ffi::{c_char, c_int, c_void};
 
 /// Start-up data of the shim and the runtime, from the preload library.
@@ -35,9 +35,9 @@ pub struct BootInfo {
     /// Length of ld.so's mapping.
     pub loader_length: usize,
     /// First address of the preload library's mapping.
-    pub face_base: usize,
+    pub preload_base: usize,
     /// Length of the preload library's mapping.
-    pub face_length: usize,
+    pub preload_length: usize,
     /// Highest address of the main thread's stack, which holds argv and the environment.
     pub stack_end: usize,
     /// Head of the base namespace's link maps (`struct link_map *`).
@@ -62,7 +62,7 @@ pub struct BootInfo {
     ///
     /// The first is called at exit(3), on the runtime's stack. The second is called at _exit(2),
     /// and may do only what is safe in a signal handler. The third returns true if exit(3) must
-    /// first make a call of the slot [`source::LEAVE`](crate::source::LEAVE).
+    /// first make a call of the slot [`source::EXIT_SLOT`](crate::source::EXIT_SLOT).
     pub call_at_exit: unsafe extern "C" fn(
         unsafe extern "C" fn(c_int),
         unsafe extern "C" fn(c_int),
@@ -71,51 +71,52 @@ pub struct BootInfo {
     /// Number of threads that the program side has created so far.
     ///
     /// The preload library updates it.
-    pub user_threads: *const u32,
+    pub program_threads: *const u32,
     /// Number of the program side's timers that start threads; each counts as one more thread.
-    pub user_timer_threads: *const u32,
+    pub program_timer_threads: *const u32,
     /// Number of mappings of the program side so far that other processes may share.
     ///
     /// The preload library updates it.
-    pub user_shared_maps: *const u32,
+    pub program_shared_maps: *const u32,
     /// Number of protection keys that the program side has allocated.
-    pub user_keys: *const u32,
+    pub program_protection_keys: *const u32,
     /// Calls of the program side that leave state in the kernel.
     ///
     /// The preload library updates the counters.
-    pub user_kernel: *const KernelUse,
+    pub program_kernel_use: *const KernelUse,
     /// Process number that the program side sees.
-    pub user_number: *const SeenNumber,
+    pub program_process_number: *const SeenNumber,
     /// Processor time and resource usage that the program side sees in addition to its own.
-    pub user_time: *const CarriedTime,
+    pub program_processor_time: *const CarriedTime,
     /// Adds that time to the results of the program side's calls, from this call on.
-    pub carry_user_time: unsafe extern "C" fn(),
+    pub carry_processor_time: unsafe extern "C" fn(),
     /// Base-namespace `dlopen`, for libraries that a replacement must open.
     ///
     /// Constructors of the libraries are not run.
-    pub user_dlopen: unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void,
+    pub program_dlopen: unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void,
     /// Base-namespace `dlsym(RTLD_DEFAULT, name)`.
-    pub user_dlsym: unsafe extern "C" fn(*const c_char) -> *mut c_void,
+    pub program_dlsym: unsafe extern "C" fn(*const c_char) -> *mut c_void,
     /// Base-namespace `dlclose`.
-    pub user_dlclose: unsafe extern "C" fn(*mut c_void) -> c_int,
-    /// Stores the addresses of libc's procedures in [`source::SOURCES`](crate::source::SOURCES).
-    pub user_sources: unsafe extern "C" fn(*mut *mut c_void),
+    pub program_dlclose: unsafe extern "C" fn(*mut c_void) -> c_int,
+    /// Stores the addresses of libc's procedures in [`source::LIBC_PROCEDURES`](crate::source::LIBC_PROCEDURES).
+    pub program_libc_procedures: unsafe extern "C" fn(*mut *mut c_void),
     /// Routes the calling thread's calls of these procedures to the runtime (true) or libc (false).
-    pub watch_user_sources: unsafe extern "C" fn(bool),
+    pub record_libc_procedures: unsafe extern "C" fn(bool),
     /// Hides the destructors of a base-namespace library that is about to be closed.
     ///
     /// The argument is a `struct link_map *`.
-    pub user_hide_destructors: unsafe extern "C" fn(*const c_void),
+    pub program_hide_destructors: unsafe extern "C" fn(*const c_void),
     /// Addresses for the next libraries that ld.so maps for the program side.
     ///
     /// They are in order; 0 ends the list.
-    pub library_places: *mut [usize; LIBRARY_PLACES],
+    pub library_addresses: *mut [usize; MAX_LIBRARY_ADDRESSES],
     /// ld.so's writable data: first address and length.
     pub loader_data: (usize, usize),
     /// Memory that ld.so has allocated for the program side.
     pub loader_heap: LoaderHeap,
     /// Base-namespace `dl_iterate_phdr`.
-    pub user_iterate: unsafe extern "C" fn(callback: *const c_void, data: *mut c_void) -> c_int,
+    pub program_iterate_phdr:
+        unsafe extern "C" fn(callback: *const c_void, data: *mut c_void) -> c_int,
     /// Sixteen integers of the program side for predefined attributes.
     ///
     /// Their address is equal in every rank.
@@ -123,7 +124,7 @@ pub struct BootInfo {
     /// Code that stops threads of the program.
     pub stop: StopCode,
     /// State and code of the MPI lock.
-    pub turns: TurnCode,
+    pub mpi_lock: MpiLockCode,
     /// Entry for thunks of procedures with at most six arguments; `eax` holds the slot.
     ///
     /// Thunks read it at each call.

@@ -1,7 +1,7 @@
 //! Messages by which child processes of a rank report effects on files to the rank.
 //!
 //! The rank listens on a socket of the abstract name space (unix(7)). For each effect, a child
-//! connects and sends a [`Request`], followed by both names without their terminating zeros. It
+//! connects and sends a [`AioRequest`], followed by both names without their terminating zeros. It
 //! makes its call after it has received the answer of one byte.
 
 use core::ffi::CStr;

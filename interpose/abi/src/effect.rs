@@ -12,7 +12,7 @@ pub type Hook = unsafe extern "C" fn(u32, c_int, *const c_char, c_int, *const c_
 pub const OPEN: u32 = 1;
 /// Renaming of the first name to the second; the value is renameat2(2)'s flags.
 pub const RENAME: u32 = 2;
-/// Removal of a name; the value is [`FILES`], [`DIRECTORIES`] or both.
+/// Removal of a name; the value is [`NON_DIRECTORIES`], [`DIRECTORIES`] or both.
 pub const REMOVE: u32 = 3;
 /// Creation of a name; the value is as for [`REMOVE`].
 pub const CREATE: u32 = 4;
@@ -26,10 +26,10 @@ pub const OPEN_LIBRARY: u32 = 7;
 pub const CLOSE_LIBRARY: u32 = 8;
 /// Overwriting of a part of an open file.
 ///
-/// The file's descriptor is in place of the directory's. The value is the address of a [`Part`].
+/// The file's descriptor is in place of the directory's. The value is the address of a [`FilePart`].
 pub const OVERWRITE: u32 = 9;
 /// Overwriting of a part of an open file through a mapping.
-pub const MAP: u32 = 10;
+pub const OVERWRITE_BY_MAPPING: u32 = 10;
 
 /// Change of an attribute of an inode.
 ///
@@ -39,12 +39,12 @@ pub const ATTRIBUTE: u32 = 11;
 /// Value for changes of a symbolic link instead of its target.
 pub const NO_FOLLOW: i64 = 1;
 /// Return of the calling thread's last call that could create a name.
-pub const MADE: u32 = 12;
+pub const NAME_CREATED: u32 = 12;
 /// Creation of a System V object, reported after the call.
 ///
 /// The object's identifier is in place of the directory's descriptor. The value is its kind
 /// ([`crate::system_v`]).
-pub const OBJECT: u32 = 13;
+pub const SYSTEM_V_OBJECT: u32 = 13;
 /// Execution of a program without the preload library by a child.
 ///
 /// The name is the program's.
@@ -52,17 +52,17 @@ pub const UNSEEN_PROGRAM: u32 = 14;
 /// Creation of a POSIX message queue of the given name, reported after the call.
 ///
 /// The queue's descriptor is in place of the directory's.
-pub const QUEUE: u32 = 15;
+pub const POSIX_QUEUE: u32 = 15;
 
 /// A part of a file, in bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct Part {
+pub struct FilePart {
     pub offset: u64,
     pub length: u64,
 }
 
 /// Names of all types of files except directories.
-pub const FILES: i64 = 1;
+pub const NON_DIRECTORIES: i64 = 1;
 /// Names of directories.
 pub const DIRECTORIES: i64 = 2;

@@ -1,6 +1,6 @@
 //! Entry points that the runtime passes to the preload library.
 
-use crate::written::Written;
+use crate::descriptor_facts::DescriptorFacts;
 use core::ffi::{c_int, c_void};
 
 /// Number of entries for thunks.
@@ -23,14 +23,14 @@ pub struct EntryPoints {
     /// It may be called on any stack and thread.
     pub file_effect: *const c_void,
     /// Cached facts about the program's descriptors; they live as long as the process.
-    pub written: *const Written,
+    pub written: *const DescriptorFacts,
     /// Signal handler that is called before a signal terminates the program ([`FatalHook`]).
     pub fatal_signal: *const c_void,
     /// Function to be called after each `pthread_cancel`(3), on any thread and stack.
     ///
     /// libc may have registered its own handler of SIGCANCEL by then.
     pub cancelled: *const c_void,
-    /// Entry of the procedures in [`source::SOURCES`](crate::source::SOURCES).
+    /// Entry of the procedures in [`source::LIBC_PROCEDURES`](crate::source::LIBC_PROCEDURES).
     ///
     /// `eax` holds their slots, which follow those of the call table.
     pub source: *const c_void,

@@ -3,12 +3,12 @@
 use core::ffi::c_int;
 
 /// The program fails repeatedly at one place (EX_DATAERR).
-pub const PROGRAM: c_int = 65;
+pub const PROGRAM_FAILURE: c_int = 65;
 /// Internal error of understudy (EX_SOFTWARE).
 pub const INTERNAL: c_int = 70;
 /// The program's state could not be saved or restored (EX_IOERR).
-pub const UNSAVED: c_int = 74;
+pub const STATE_NOT_SAVED: c_int = 74;
 /// Recovery from a failure was impossible (EX_TEMPFAIL).
-pub const LOST: c_int = 75;
+pub const RECOVERY_FAILED: c_int = 75;
 /// The job could not be protected, and `UNDERSTUDY_REQUIRE=1` (EX_CONFIG).
 pub const REFUSED: c_int = 78;

@@ -11,9 +11,9 @@ use core::ffi::c_int;
 pub const CLOSURE: usize = 1 << 63;
 
 /// Number added to a key that has address-sized integers as values.
-pub const KEY: c_int = 1 << 28;
+pub const INTEGER_KEY_OFFSET: c_int = 1 << 28;
 /// Bit that marks the address of a key's copy function.
 ///
 /// The marked copy function and the delete function take and return integers of the size of an
 /// address.
-pub const FUNCTION: usize = CLOSURE;
+pub const INTEGER_FUNCTION_MARK: usize = CLOSURE;

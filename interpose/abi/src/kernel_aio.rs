@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 /// `struct iocb` of `linux/aio_abi.h`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Request {
+pub struct AioRequest {
     /// Value that is returned with the event.
     pub data: u64,
     /// Written by the kernel.
@@ -33,7 +33,7 @@ pub struct Request {
     pub eventfd: u32,
 }
 
-const _: () = assert!(size_of::<Request>() == 64);
+const _: () = assert!(size_of::<AioRequest>() == 64);
 
 /// Greatest number of contexts at a time.
 pub const MAX_CONTEXTS: usize = 64;
@@ -42,7 +42,7 @@ pub const MAX_CONTEXTS: usize = 64;
 const RESERVED: usize = usize::MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Context {
+pub struct AioContext {
     /// Address of the context's ring, which is the context's identifier.
     pub address: usize,
     /// Number of requests for which the context was created.
@@ -68,9 +68,9 @@ impl Slot {
         }
     }
 
-    fn context(&self) -> Option<Context> {
+    fn context(&self) -> Option<AioContext> {
         let address = self.address.load(Ordering::Acquire);
-        (address != 0 && address != RESERVED).then(|| Context {
+        (address != 0 && address != RESERVED).then(|| AioContext {
             address,
             requests: self.requests.load(Ordering::Relaxed),
             submitted: self.submitted.load(Ordering::Relaxed),
@@ -82,19 +82,19 @@ impl Slot {
 ///
 /// The runtime refuses to protect contexts that are missing here.
 #[derive(Debug)]
-pub struct Contexts {
+pub struct AioContexts {
     slots: [Slot; MAX_CONTEXTS],
 }
 
-impl Contexts {
+impl AioContexts {
     #[expect(clippy::new_without_default, reason = "a constant is needed")]
-    pub const fn new() -> Contexts {
-        Contexts {
+    pub const fn new() -> AioContexts {
+        AioContexts {
             slots: [const { Slot::free() }; MAX_CONTEXTS],
         }
     }
 
-    pub fn all(&self) -> impl Iterator<Item = Context> {
+    pub fn all(&self) -> impl Iterator<Item = AioContext> {
         self.slots.iter().filter_map(Slot::context)
     }
 
@@ -104,12 +104,12 @@ impl Contexts {
     }
 
     /// Returns the context with this identifier.
-    pub fn find(&self, address: usize) -> Option<Context> {
+    pub fn find(&self, address: usize) -> Option<AioContext> {
         self.slot(address)?.context()
     }
 
     /// Adds a context and removes an earlier one with this address.
-    pub fn insert(&self, context: Context) {
+    pub fn insert(&self, context: AioContext) {
         self.remove(context.address);
         let is_free = |slot: &&Slot| {
             let (acquire, relaxed) = (Ordering::Acquire, Ordering::Relaxed);
@@ -149,8 +149,8 @@ mod tests {
 
     #[test]
     fn requests_are_counted_for_their_context() {
-        let contexts = Contexts::new();
-        let context = |address, submitted| Context {
+        let contexts = AioContexts::new();
+        let context = |address, submitted| AioContext {
             address,
             requests: 8,
             submitted,

@@ -2,8 +2,8 @@
 //!
 //! The runtime reads such state only if a call has been counted here.
 
-use crate::kernel_aio::Contexts;
-use crate::system_v::Objects;
+use crate::kernel_aio::AioContexts;
+use crate::system_v::SystemVObjects;
 use core::sync::atomic::{AtomicU32, AtomicUsize};
 
 /// Counters and identifiers, written by the preload library.
@@ -26,9 +26,9 @@ pub struct KernelUse {
     /// Calls that set resource limits.
     pub limits: AtomicU32,
     /// System V semaphore sets and message queues.
-    pub objects: Objects,
+    pub objects: SystemVObjects,
     /// Contexts of kernel AIO.
-    pub contexts: Contexts,
+    pub contexts: AioContexts,
 }
 
 impl KernelUse {
@@ -43,8 +43,8 @@ impl KernelUse {
             policy_end: AtomicUsize::new(0),
             home_nodes: AtomicU32::new(0),
             limits: AtomicU32::new(0),
-            objects: Objects::new(),
-            contexts: Contexts::new(),
+            objects: SystemVObjects::new(),
+            contexts: AioContexts::new(),
         }
     }
 }

@@ -8,7 +8,7 @@
 //! * `address_map`: addresses, descriptors and keys of the three sides;
 //! * [`BootInfo`], [`ShimStart`], [`EntryPoints`]: structures that are passed at the start;
 //! * [`StopCode`], [`turn`]: threads of the program;
-//! * [`effect`], [`written`], [`source`]: the program's effects on files and its calls of libc.
+//! * [`effect`], [`descriptor_facts`], [`source`]: the program's effects on files and its calls of libc.
 #![no_std]
 
 mod address_map;
@@ -17,35 +17,35 @@ mod boot_info;
 pub mod call_sites;
 pub mod child_effects;
 pub mod control_block;
+pub mod descriptor_facts;
 pub mod effect;
 mod entry_points;
 pub mod exit;
 pub mod fortran;
 pub mod kernel_aio;
 pub mod kernel_use;
-pub mod layers;
+pub mod libc_procedures;
 pub mod limits;
 mod loader_heap;
+pub mod mpi_lock;
 pub mod process_number;
 pub mod processor_time;
+pub mod reserved_descriptors;
 mod shim_start;
-pub mod source;
 mod stop_code;
 pub mod system_v;
-pub mod turn;
-pub mod wait;
-pub mod written;
+pub mod wait_state;
 
 pub use address_map::{
-    LD_HEAP_SIZE, MPI_FD_BASE, MPI_FIRST_KEY, MPI_ZONE_START, RUNTIME_FD_BASE, RUNTIME_FIRST_KEY,
-    RUNTIME_LD_HEAP, RUNTIME_STACK, RUNTIME_STACK_SIZE, STUB_PAGE, USER_LD_HEAP, ZONE_END,
+    LD_HEAP_SIZE, MPI_FD_BASE, MPI_FIRST_KEY, MPI_ZONE_START, PROGRAM_LD_HEAP, RUNTIME_FD_BASE,
+    RUNTIME_FIRST_KEY, RUNTIME_LD_HEAP, RUNTIME_STACK, RUNTIME_STACK_SIZE, STUB_PAGE, ZONE_END,
     ZONE_SHIFT, ZONE_START, ZONE_TAG,
 };
 pub use boot_info::BootInfo;
 pub use entry_points::{ENTRIES, EntryPoints, FatalHook};
 pub use fortran::CLOSURE;
 pub use loader_heap::{
-    LD_HEAP_CLASSES, LD_HEAP_HEADER, LD_HEAP_REGIONS, LIBRARY_PLACES, LoaderHeap,
+    LD_HEAP_CLASSES, LD_HEAP_HEADER, LD_HEAP_REGIONS, LoaderHeap, MAX_LIBRARY_ADDRESSES,
 };
 pub use shim_start::ShimStart;
 pub use stop_code::{OWN_SIGNALS, STOP_SIGNAL, StopCode};

@@ -4,7 +4,7 @@ use crate::address_map::MPI_FD_BASE;
 
 /// A resource of setrlimit(2) and its minimum soft limit.
 #[derive(Clone, Copy, Debug)]
-pub struct Least {
+pub struct MinimumLimit {
     /// Number of the resource.
     pub resource: u32,
     /// Name of the resource.
@@ -14,21 +14,21 @@ pub struct Least {
 }
 
 /// Data in bytes: two heaps of ld.so occupy 1 GiB each.
-pub const DATA: Least = Least {
+pub const DATA: MinimumLimit = MinimumLimit {
     resource: 2,
     name: "RLIMIT_DATA",
     limit: 3 << 30,
 };
 
 /// Open files: the runtime and MPI sides use descriptors above the program's.
-pub const FILES: Least = Least {
+pub const FILES: MinimumLimit = MinimumLimit {
     resource: 7,
     name: "RLIMIT_NOFILE",
     limit: MPI_FD_BASE as u64 + 64,
 };
 
 /// Address space in bytes: 1 TiB for copies of pages, 16 GiB for everything else.
-pub const ADDRESSES: Least = Least {
+pub const ADDRESSES: MinimumLimit = MinimumLimit {
     resource: 9,
     name: "RLIMIT_AS",
     limit: (1 << 40) + (16 << 30),

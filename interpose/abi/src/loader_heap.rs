@@ -1,7 +1,7 @@
 //! The heap of ld.so.
 
 /// Capacity of a list of addresses of libraries, with the 0 that ends the list.
-pub const LIBRARY_PLACES: usize = 256;
+pub const MAX_LIBRARY_ADDRESSES: usize = 256;
 
 /// Size in bytes of the header before every block of ld.so's heaps.
 ///
@@ -27,7 +27,7 @@ pub struct LoaderHeap {
     /// Reserves the block at this address; returns false if it is in use.
     pub reserve: unsafe extern "C" fn(usize) -> bool,
     /// Reserved blocks for the next link maps, in order; 0 ends the list.
-    pub link_maps: *mut [usize; LIBRARY_PLACES],
+    pub link_maps: *mut [usize; MAX_LIBRARY_ADDRESSES],
     /// Reserved block for the next request that is not a link map, or zero.
     pub next_block: *mut usize,
 }

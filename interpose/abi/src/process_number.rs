@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicI32, Ordering};
 pub struct SeenNumber {
     seen: AtomicI32,
     /// Process that sees this number; a process with another number is its child.
-    own: AtomicI32,
+    owner: AtomicI32,
 }
 
 impl SeenNumber {
@@ -16,19 +16,19 @@ impl SeenNumber {
     pub const fn new() -> SeenNumber {
         SeenNumber {
             seen: AtomicI32::new(0),
-            own: AtomicI32::new(0),
+            owner: AtomicI32::new(0),
         }
     }
 
-    /// Makes process `own` see the number `seen`.
+    /// Makes process `owner` see the number `seen`.
     pub fn set(&self, own: i32, seen: i32) {
         self.seen.store(seen, Ordering::Relaxed);
-        self.own.store(own, Ordering::Release);
+        self.owner.store(own, Ordering::Release);
     }
 
-    /// Returns the number that process `number` sees.
+    /// Returns the number that process `owner_thread` sees.
     pub fn of(&self, number: i32) -> i32 {
-        let is_own = self.own.load(Ordering::Acquire) == number;
+        let is_own = self.owner.load(Ordering::Acquire) == number;
         let seen = self.seen.load(Ordering::Relaxed);
         if is_own { seen } else { number }
     }
@@ -36,7 +36,7 @@ impl SeenNumber {
     /// Returns the kernel's number for a number that process `caller` uses.
     pub fn real(&self, number: i32, caller: i32) -> i32 {
         let is_itself = number != 0 && number == self.seen.load(Ordering::Relaxed);
-        if is_itself && self.own.load(Ordering::Acquire) == caller {
+        if is_itself && self.owner.load(Ordering::Acquire) == caller {
             caller
         } else {
             number

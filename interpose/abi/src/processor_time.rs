@@ -57,7 +57,7 @@ impl CarriedTime {
         }
     }
 
-    /// Makes process `owner`, whose values are `own` now, see at least the values `seen`.
+    /// Makes process `owner`, whose values are `owner` now, see at least the values `seen`.
     pub fn set(&self, owner: i32, own: &Reading, seen: &Reading) {
         for (place, added) in self.added.iter().enumerate() {
             let value = match is_maximum(place) {
@@ -74,7 +74,7 @@ impl CarriedTime {
         self.owner.load(Ordering::Acquire)
     }
 
-    /// Returns the value that the owner sees if the kernel's value at `place` is `own`.
+    /// Returns the value that the owner sees if the kernel's value at `place` is `owner`.
     pub fn seen(&self, place: usize, own: i64) -> i64 {
         let added = self.added[place].load(Ordering::Relaxed);
         match is_maximum(place) {

@@ -1,6 +1,6 @@
 //! Start-up data of the shim.
 
-use crate::layers::LayersDescriptors;
+use crate::reserved_descriptors::ReservedDescriptors;
 use core::ffi::{c_char, c_int};
 
 /// Start-up data of the shim in its namespace.
@@ -19,5 +19,5 @@ pub struct ShimStart {
     /// Descriptor that replaces 2, for the reason given at [`output`](Self::output).
     pub errors: c_int,
     /// Set to which the namespace adds its descriptors.
-    pub layers: *const LayersDescriptors,
+    pub reserved_descriptors: *const ReservedDescriptors,
 }

@@ -40,7 +40,7 @@ pub struct StopCode {
     pub restart: usize,
     pub restarted: usize,
     /// Address from which on the frame contains the call's result.
-    pub noted: usize,
+    pub result_stored: usize,
     /// Code that resumes from the frame to which the stack pointer points.
     pub leave: usize,
     /// Code that resumes from the frame eight bytes below the stack pointer.
@@ -51,5 +51,5 @@ pub struct StopCode {
     /// Word for the address of `park`; no thread is stopped while it is 0.
     pub park: *mut usize,
     /// Word for the address of the handler of all other signals of this number.
-    pub others: *mut usize,
+    pub other_handler: *mut usize,
 }

@@ -14,7 +14,7 @@ pub const SEMAPHORES: i64 = 1 << 32;
 pub const MESSAGES: i64 = 2 << 32;
 
 /// The process has created the object.
-pub const MADE: u32 = 1;
+pub const CREATED: u32 = 1;
 /// The process has used SEM_UNDO (semop(2)).
 pub const UNDO: u32 = 2;
 /// Another process has used the object.
@@ -24,7 +24,7 @@ pub const FOREIGN: u32 = 4;
 const RESERVED: i64 = -1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Object {
+pub struct SystemVObject {
     /// [`SEMAPHORES`] or [`MESSAGES`].
     pub kind: i64,
     /// Identifier that the program sees.
@@ -52,9 +52,9 @@ impl Slot {
         }
     }
 
-    fn object(&self) -> Option<Object> {
+    fn object(&self) -> Option<SystemVObject> {
         let name = self.name.load(Ordering::Acquire);
-        (name > 0).then(|| Object {
+        (name > 0).then(|| SystemVObject {
             kind: name & !i64::from(u32::MAX),
             identifier: name as u32 as i32,
             real: self.real.load(Ordering::Relaxed),
@@ -69,7 +69,7 @@ fn name(kind: i64, identifier: i32) -> i64 {
 
 /// Objects that the program has created or used.
 #[derive(Debug)]
-pub struct Objects {
+pub struct SystemVObjects {
     slots: [Slot; MAX_OBJECTS],
     /// Number of slots, from the first one on, that have been used.
     used: AtomicU32,
@@ -77,10 +77,10 @@ pub struct Objects {
     has_more: AtomicU32,
 }
 
-impl Objects {
+impl SystemVObjects {
     #[expect(clippy::new_without_default, reason = "a constant is needed")]
-    pub const fn new() -> Objects {
-        Objects {
+    pub const fn new() -> SystemVObjects {
+        SystemVObjects {
             slots: [const { Slot::free() }; MAX_OBJECTS],
             used: AtomicU32::new(0),
             has_more: AtomicU32::new(0),
@@ -91,17 +91,17 @@ impl Objects {
         &self.slots[..self.used.load(Ordering::Acquire) as usize]
     }
 
-    fn find(&self, is_it: impl Fn(&Object) -> bool) -> Option<(&Slot, Object)> {
+    fn find(&self, is_it: impl Fn(&SystemVObject) -> bool) -> Option<(&Slot, SystemVObject)> {
         let all = self.slots().iter();
         all.filter_map(|slot| Some((slot, slot.object()?)))
             .find(|(_, object)| is_it(object))
     }
 
-    fn of_program(&self, kind: i64, identifier: i32) -> Option<(&Slot, Object)> {
+    fn find_by_identifier(&self, kind: i64, identifier: i32) -> Option<(&Slot, SystemVObject)> {
         self.find(|it| it.kind == kind && it.identifier == identifier)
     }
 
-    pub fn all(&self) -> impl Iterator<Item = Object> {
+    pub fn all(&self) -> impl Iterator<Item = SystemVObject> {
         self.slots().iter().filter_map(Slot::object)
     }
 
@@ -110,7 +110,7 @@ impl Objects {
         self.has_more.load(Ordering::Relaxed) != 0
     }
 
-    pub fn insert(&self, object: Object) {
+    pub fn insert(&self, object: SystemVObject) {
         let is_free = |slot: &&Slot| {
             let taken =
                 slot.name
@@ -132,19 +132,19 @@ impl Objects {
     ///
     /// `flags` is [`MADE`] or zero.
     pub fn open(&self, kind: i64, real: i32, flags: u32) -> i32 {
-        let has_real = |it: &Object| it.kind == kind && it.real == real;
+        let has_real = |it: &SystemVObject| it.kind == kind && it.real == real;
         if let Some((slot, object)) = self.find(has_real) {
-            if flags & MADE != 0 {
+            if flags & CREATED != 0 {
                 slot.flags.store(flags, Ordering::Relaxed);
             }
             return object.identifier;
         }
-        let is_taken = |identifier: i32| self.of_program(kind, identifier).is_some();
+        let is_taken = |identifier: i32| self.find_by_identifier(kind, identifier).is_some();
         // The kernel's identifier may be the one that the program uses for another object.
         let others = (0..=i32::MAX).rev();
         let mut candidates = core::iter::once(real).chain(others);
         let identifier = candidates.find(|&it| !is_taken(it)).unwrap_or(real);
-        self.insert(Object {
+        self.insert(SystemVObject {
             kind,
             identifier,
             real,
@@ -156,14 +156,14 @@ impl Objects {
     /// Returns the real identifier for a call, and sets `flags` of the object.
     ///
     /// Adds the object if this process has not opened it.
-    pub fn call(&self, kind: i64, identifier: i32, flags: u32) -> i32 {
-        match self.of_program(kind, identifier) {
+    pub fn real_for_call(&self, kind: i64, identifier: i32, flags: u32) -> i32 {
+        match self.find_by_identifier(kind, identifier) {
             Some((slot, object)) => {
                 slot.flags.fetch_or(flags, Ordering::Relaxed);
                 object.real
             }
             None if identifier >= 0 => {
-                self.insert(Object {
+                self.insert(SystemVObject {
                     kind,
                     identifier,
                     real: identifier,
@@ -177,12 +177,12 @@ impl Objects {
 
     /// Returns the real identifier of an object in the table.
     pub fn real(&self, kind: i64, identifier: i32) -> Option<i32> {
-        Some(self.of_program(kind, identifier)?.1.real)
+        Some(self.find_by_identifier(kind, identifier)?.1.real)
     }
 
     /// Removes an object that the program has deleted.
     pub fn remove(&self, kind: i64, identifier: i32) {
-        if let Some((slot, _)) = self.of_program(kind, identifier) {
+        if let Some((slot, _)) = self.find_by_identifier(kind, identifier) {
             slot.name.store(0, Ordering::Release);
         }
     }
@@ -201,34 +201,34 @@ mod tests {
 
     #[test]
     fn objects_are_remembered_once() {
-        let objects = Objects::new();
+        let objects = SystemVObjects::new();
         for real in [7, 65536, 7] {
-            assert_eq!(objects.open(SEMAPHORES, real, MADE), real);
+            assert_eq!(objects.open(SEMAPHORES, real, CREATED), real);
         }
         objects.open(MESSAGES, 7, 0);
         let found = objects.all().map(|it| (it.kind, it.real, it.flags));
         let expected = [
-            (SEMAPHORES, 7, MADE),
-            (SEMAPHORES, 65536, MADE),
+            (SEMAPHORES, 7, CREATED),
+            (SEMAPHORES, 65536, CREATED),
             (MESSAGES, 7, 0),
         ];
         assert!(found.eq(expected) && !objects.has_more());
         objects.remove(SEMAPHORES, 7);
         assert_eq!(objects.all().count(), 2);
         for real in 0..MAX_OBJECTS as i32 {
-            objects.open(SEMAPHORES, real, MADE);
+            objects.open(SEMAPHORES, real, CREATED);
         }
         assert!(objects.has_more());
     }
 
     /// Returns a table with one set: 3 for the program, 8 in the kernel.
-    fn renumbered() -> Objects {
-        let objects = Objects::new();
-        objects.insert(Object {
+    fn renumbered() -> SystemVObjects {
+        let objects = SystemVObjects::new();
+        objects.insert(SystemVObject {
             kind: SEMAPHORES,
             identifier: 3,
             real: 8,
-            flags: MADE,
+            flags: CREATED,
         });
         objects
     }
@@ -236,21 +236,21 @@ mod tests {
     #[test]
     fn calls_use_the_real_identifier() {
         let objects = renumbered();
-        assert_eq!(objects.call(SEMAPHORES, 3, UNDO), 8);
+        assert_eq!(objects.real_for_call(SEMAPHORES, 3, UNDO), 8);
         assert_eq!(objects.real(MESSAGES, 3), None);
-        assert_eq!(objects.call(MESSAGES, 3, 0), 3);
+        assert_eq!(objects.real_for_call(MESSAGES, 3, 0), 3);
         assert_eq!(objects.real(SEMAPHORES, 3), Some(8));
         assert_eq!(objects.open(SEMAPHORES, 8, 0), 3);
         let flags: u32 = objects.all().map(|it| it.flags).sum();
-        assert_eq!(flags, MADE | UNDO);
+        assert_eq!(flags, CREATED | UNDO);
     }
 
     #[test]
     fn a_real_identifier_that_is_taken_gets_another_one() {
         let objects = renumbered();
-        let identifier = objects.open(SEMAPHORES, 3, MADE);
+        let identifier = objects.open(SEMAPHORES, 3, CREATED);
         assert!(identifier != 3 && identifier >= 0);
-        assert_eq!(objects.call(SEMAPHORES, identifier, 0), 3);
-        assert_eq!(objects.call(SEMAPHORES, 3, 0), 8);
+        assert_eq!(objects.real_for_call(SEMAPHORES, identifier, 0), 3);
+        assert_eq!(objects.real_for_call(SEMAPHORES, 3, 0), 8);
     }
 }

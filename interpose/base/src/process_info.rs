@@ -52,7 +52,7 @@ pub fn attribute_cells() -> *mut c_int {
 /// Returns the number of threads that the program has created.
 pub fn created_threads() -> u32 {
     // SAFETY: the preload library's counter lives as long as the process.
-    unsafe { info().user_threads.read_volatile() }
+    unsafe { info().program_threads.read_volatile() }
 }
 
 /// Returns the address of a symbol in the program's namespace; 0 if it is missing.
@@ -61,7 +61,7 @@ pub fn user_symbol(name: &str) -> u64 {
         return 0;
     };
     // SAFETY: the function is dlsym(3) for the program's namespace.
-    unsafe { (info().user_dlsym)(name.as_ptr()) as u64 }
+    unsafe { (info().program_dlsym)(name.as_ptr()) as u64 }
 }
 
 /// Number of processes that the job has had, if some have joined it.

@@ -1,7 +1,7 @@
 //! Work flags: the one byte by which communication calls detect pending work.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-pub use understudy_abi::turn::SEVERAL;
+pub use understudy_abi::mpi_lock::MULTIPLE_THREADS;
 
 /// A checkpoint is under way.
 pub const PENDING: u8 = 1;
@@ -12,7 +12,7 @@ pub const AGREEING: u8 = 4;
 /// The next call had already begun at the cut of the last rollback.
 pub const RESUMES: u8 = 8;
 
-const _: () = assert!(SEVERAL & (PENDING | CUT_REQUESTED | AGREEING | RESUMES) == 0);
+const _: () = assert!(MULTIPLE_THREADS & (PENDING | CUT_REQUESTED | AGREEING | RESUMES) == 0);
 
 static BITS: AtomicU8 = AtomicU8::new(0);
 /// True if several threads may call MPI concurrently.

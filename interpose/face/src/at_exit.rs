@@ -6,19 +6,19 @@
 
 use crate::entry::{ENTRY, slot_count};
 use crate::stack::on_stack;
-use crate::{leave, threads, turns};
+use crate::{immediate_exit, mpi_lock, threads};
 use core::arch::naked_asm;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
-use understudy_abi::{RUNTIME_STACK, RUNTIME_STACK_SIZE, control_block, source};
+use understudy_abi::{RUNTIME_STACK, RUNTIME_STACK_SIZE, control_block, libc_procedures};
 
 /// The runtime's function.
 ///
-/// It is not part of the program's image. The address of [`leaving`] is, and it is equal in every
+/// It is not part of the program's image. The address of [`on_exit_handler`] is, and it is equal in every
 /// rank.
-static HOOK: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+static EXIT_HOOK: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 /// The runtime's function that returns true if the exit requires a call.
-static CALLS: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+static NEEDS_CALL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 
 unsafe extern "C" {
     fn on_exit(function: unsafe extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
@@ -26,8 +26,8 @@ unsafe extern "C" {
 
 /// Registers functions for the exit of the program.
 ///
-/// exit(3) calls `hook` with the status, and _exit(2) calls `at_once`. If `calls` returns true,
-/// exit(3) first makes a call of the slot [`source::LEAVE`].
+/// exit(3) calls `hook` with the status, and _exit(2) calls `report_exit`. If `calls` returns true,
+/// exit(3) first makes a call of the slot [`libc_procedures::LEAVE`].
 ///
 /// # Safety
 /// Must be called on the program's stack, because it registers with the program's libc
@@ -37,11 +37,14 @@ pub unsafe extern "C" fn call_at_exit(
     at_once: unsafe extern "C" fn(c_int),
     calls: unsafe extern "C" fn() -> bool,
 ) {
-    leave::listen(at_once);
-    CALLS.store(calls as *mut c_void, Ordering::Release);
-    if HOOK.swap(hook as *mut c_void, Ordering::Release).is_null() {
+    immediate_exit::connect(at_once);
+    NEEDS_CALL.store(calls as *mut c_void, Ordering::Release);
+    if EXIT_HOOK
+        .swap(hook as *mut c_void, Ordering::Release)
+        .is_null()
+    {
         // SAFETY: on_exit(3).
-        unsafe { on_exit(leaving, core::ptr::null_mut()) };
+        unsafe { on_exit(on_exit_handler, core::ptr::null_mut()) };
     }
 }
 
@@ -52,34 +55,34 @@ pub unsafe extern "C" fn call_at_exit(
 /// # Safety
 /// The slot must have no arguments.
 #[unsafe(naked)]
-unsafe extern "C" fn call_in(slot: usize) {
+unsafe extern "C" fn call_runtime(slot: usize) {
     naked_asm!("mov eax, edi", "jmp qword ptr [rip + {entry}]", entry = sym ENTRY)
 }
 
-unsafe extern "C" fn leaving(status: c_int, _: *mut c_void) {
-    if !leave::is_for_this_process() {
+unsafe extern "C" fn on_exit_handler(status: c_int, _: *mut c_void) {
+    if !immediate_exit::is_for_this_process() {
         return;
     }
-    let calls = CALLS.load(Ordering::Acquire);
+    let calls = NEEDS_CALL.load(Ordering::Acquire);
     // SAFETY: set by `call_at_exit`; the call is made on the program's stack.
     unsafe {
         let calls: Option<unsafe extern "C" fn() -> bool> = core::mem::transmute(calls);
-        let may_call = turns::is_shared() || control_block::address() == threads::main();
+        let may_call = mpi_lock::is_enabled() || control_block::address() == threads::main();
         if may_call && calls.is_some_and(|calls| calls()) {
-            call_in(slot_count() + source::LEAVE);
+            call_runtime(slot_count() + libc_procedures::EXIT_SLOT);
         }
     }
     let argument = status as usize as *mut c_void;
     // SAFETY: no code of the runtime is active on its stack. If exit(3) was called in a callback,
     // the code below the callback never resumes.
     let run = || unsafe { on_stack(argument, on_zone_stack, RUNTIME_STACK + RUNTIME_STACK_SIZE) };
-    if !turns::at_the_end(run) {
-        leave::at_once(status);
+    if !mpi_lock::run_at_exit(run) {
+        immediate_exit::report_exit(status);
     }
 }
 
 unsafe extern "C" fn on_zone_stack(argument: *mut c_void) {
-    let hook = HOOK.load(Ordering::Acquire);
+    let hook = EXIT_HOOK.load(Ordering::Acquire);
     if !hook.is_null() {
         // SAFETY: set by `call_at_exit`.
         unsafe {

@@ -11,26 +11,26 @@
 //! ```
 #![allow(unsafe_code)]
 
-use crate::aside::Program;
 use crate::auxv::Auxv;
-use crate::draws;
+use crate::bypass::Program;
 use crate::environ::{self, BOOT_VARIABLE};
 use crate::exec;
-use crate::guard;
+use crate::guardian;
+use crate::hash_seed;
 use crate::heap;
-use crate::late;
+use crate::late_mpi;
 use crate::launched::{self, Protection};
 use crate::ldheap::HeapError;
 use crate::limits;
 use crate::link::{self, OUR_SONAME};
-use crate::load::{self, Failure, Second};
-use crate::msg::Text;
-use crate::nested;
+use crate::load::{self, LoadFailure, SecondExecution};
+use crate::lost_environment;
+use crate::messages::Text;
+use crate::nested_launcher;
 use crate::pid_namespace;
 use crate::relay;
 use crate::saved_environment;
 use crate::stack::on_stack;
-use crate::stray;
 use crate::sys::{self, nr, sys};
 use crate::zone::PatchError;
 use crate::{fortran, profiler};
@@ -65,7 +65,7 @@ pub unsafe fn start(argc: c_int, argv: *const *const c_char, envp: *mut *const c
             let fd = fd
                 .iter()
                 .fold(0, |number, digit| number * 10 + i32::from(digit - b'0'));
-            return second(argc, argv, envp, &auxv, fd);
+            return run_second_execution(argc, argv, envp, &auxv, fd);
         }
         let base = link::own_base();
         let is_other = |object: &LinkMap| link::is_mpi(object) && object.base() != base;
@@ -73,12 +73,12 @@ pub unsafe fn start(argc: c_int, argv: *const *const c_char, envp: *mut *const c
         let uses_our_mpi =
             link::objects().any(|object| object.base() != base && object.needs(OUR_SONAME));
         let program = Program::new(argv, list, &auxv, !uses_our_mpi && !uses_other_mpi);
-        nested::check(&program);
+        nested_launcher::check(&program);
         if !uses_other_mpi && !uses_our_mpi {
             if launched::is_concerned(list) && !launched::is_of_program(list) {
-                let is_first = late::is_started_by_launcher(list);
-                if late::is_expected(list, is_first) {
-                    first(&program)
+                let is_first = late_mpi::is_started_by_launcher(list);
+                if late_mpi::is_expected(list, is_first) {
+                    run_first_execution(&program)
                 }
                 if is_first {
                     exec::remember_wrapper(list);
@@ -86,18 +86,18 @@ pub unsafe fn start(argc: c_int, argv: *const *const c_char, envp: *mut *const c
             }
             return;
         }
-        stray::refuse(list);
+        lost_environment::refuse(list);
         let launched = launched::is_launched(list);
         if uses_other_mpi {
-            guard::find_a_face(&program, list);
+            guardian::execute_matching_library(&program, list);
         }
         if !launched || environ::is_on(list, b"UNDERSTUDY_DISABLE=") {
-            program.run_without_us(None);
+            program.run_unprotected(None);
         }
         if uses_other_mpi {
             program.refuse(None, &message::UNKNOWN_MPI_LIBRARY);
         }
-        first(&program)
+        run_first_execution(&program)
     }
 }
 
@@ -117,8 +117,8 @@ unsafe fn workers(list: *const *const c_char) -> Option<usize> {
     number(size)?.checked_sub(spares.unwrap_or(1))
 }
 
-/// Variable with the job's secret, which ranks share and other users cannot read ([`equalise`]).
-const SECRET: &[u8] = b"UNDERSTUDY_SECRET=";
+/// Variable with the job's secret, which ranks share and other users cannot read ([`configure`]).
+const SECRET_VARIABLE: &[u8] = b"UNDERSTUDY_SECRET=";
 
 /// Test fault: personality(2) appears to be refused.
 ///
@@ -126,7 +126,7 @@ const SECRET: &[u8] = b"UNDERSTUDY_SECRET=";
 const PRETEND_REFUSED: &[u8] = b"pretend no-personality";
 
 /// Execution 1: prepares the second execution.
-fn first(program: &Program) -> ! {
+fn run_first_execution(program: &Program) -> ! {
     let list = program.environment;
     // SAFETY: a valid environment; personality(2) and execve(2).
     unsafe {
@@ -139,7 +139,7 @@ fn first(program: &Program) -> ! {
         limits::check_valgrind(program);
         pid_namespace::check(program);
         if protection == Protection::Guardian {
-            guard::become_guardian(program);
+            guardian::become_guardian(program);
         }
         let before = sys!(nr::PERSONALITY, 0xffff_ffffusize);
         let pretend_refused = environ::value(list, b"UNDERSTUDY_FAULT=").is_some_and(|faults| {
@@ -154,8 +154,15 @@ fn first(program: &Program) -> ! {
             program.refuse(None, &message::PERSONALITY_REFUSED);
         }
         let fixed = match saved_environment::save(list, before as usize) {
-            Ok(fd) if program.is_late => environ::fixed(list, fd, None, [None, fortran::find()]),
-            Ok(fd) => environ::fixed(list, fd, workers(list), [profiler::find(), fortran::find()]),
+            Ok(fd) if program.is_late => {
+                environ::second_execution(list, fd, None, [None, fortran::find()])
+            }
+            Ok(fd) => environ::second_execution(
+                list,
+                fd,
+                workers(list),
+                [profiler::find(), fortran::find()],
+            ),
             Err(error) => program.refuse(
                 Some(before as usize),
                 &message::environment_not_saved(error),
@@ -174,8 +181,8 @@ fn first(program: &Program) -> ! {
 /// The first part runs on the program's stack, the second on a stack in the reserved range.
 ///
 /// # Safety
-/// As for [`start`].
-unsafe fn second(
+/// As for [`report_start`].
+unsafe fn run_second_execution(
     argc: c_int,
     argv: *const *const c_char,
     envp: *mut *const c_char,
@@ -183,7 +190,7 @@ unsafe fn second(
     fd: c_int,
 ) {
     let Some(saved) = saved_environment::restore(fd, ENVIRONMENT_PLACE) else {
-        crate::msg::say(&message::ENVIRONMENT_LOST);
+        crate::messages::print(&message::ENVIRONMENT_LOST);
         sys::exit(understudy_abi::exit::INTERNAL)
     };
     // SAFETY: the kernel's arrays; only ld.so has read the environment before.
@@ -196,7 +203,8 @@ unsafe fn second(
         refuse_randomised(&program, saved.personality);
         let has_disk = environ::value(saved.list, b"UNDERSTUDY_DISK=")
             .is_some_and(|directory| !directory.is_empty());
-        let secret = environ::value(saved.list, SECRET).filter(|secret| !secret.is_empty());
+        let secret =
+            environ::value(saved.list, SECRET_VARIABLE).filter(|secret| !secret.is_empty());
         let key = match has_disk {
             true => program.path.as_bytes(),
             false => secret.unwrap_or(environ::identity(saved.list).job),
@@ -208,7 +216,7 @@ unsafe fn second(
         // The file name is the last string on the stack (execve(2)); its page is the last one of
         // the stack.
         let stack_end = (auxv.execfn as usize + 4096) & !4095;
-        let mut second = Second {
+        let mut second = SecondExecution {
             argc,
             argv,
             program,
@@ -222,7 +230,7 @@ unsafe fn second(
             RUNTIME_STACK + RUNTIME_STACK_SIZE,
         );
         relay::line_buffer_terminal();
-        draws::begin(seed, envp.cast_const());
+        hash_seed::begin(seed, envp.cast_const());
     }
 }
 
@@ -271,18 +279,18 @@ unsafe fn equalise(random: *mut [u8; 16], key: &[u8]) -> u64 {
             random.cast::<[u64; 2]>().write_unaligned([canary, guard]);
         }
     }
-    heap::equalise(mix(0xbf58_476d_1ce4_e5b9));
+    heap::configure(mix(0xbf58_476d_1ce4_e5b9));
     mix(0x94d0_49bb_1331_11eb)
 }
 
 unsafe extern "C" fn second_in_zone(argument: *mut c_void) {
-    // SAFETY: `second` passes the address of its local variable.
-    let second = unsafe { &mut *argument.cast::<Second<'_>>() };
+    // SAFETY: `run_second_execution` passes the address of its local variable.
+    let second = unsafe { &mut *argument.cast::<SecondExecution<'_>>() };
     match load::load(second) {
         Ok(()) => {}
-        Err(Failure::Text(what)) => second.refuse(&what),
-        Err(Failure::NoMpiLibrary) => second.refuse(&link::not_found()),
-        Err(Failure::Patch(
+        Err(LoadFailure::Text(what)) => second.refuse(&what),
+        Err(LoadFailure::NoMpiLibrary) => second.refuse(&link::not_found()),
+        Err(LoadFailure::Patch(
             library,
             call,
             error @ (PatchError::NotFound | PatchError::TooMany | PatchError::Outside),
@@ -299,16 +307,16 @@ unsafe extern "C" fn second_in_zone(argument: *mut c_void) {
                 problem,
             ))
         }
-        Err(Failure::Patch(library, call, PatchError::Protect(error))) => {
+        Err(LoadFailure::Patch(library, call, PatchError::Protect(error))) => {
             second.refuse(&message::code_not_writable(call, library, error))
         }
-        Err(Failure::Heap(HeapError::Function(name))) => {
+        Err(LoadFailure::Heap(HeapError::Function(name))) => {
             second.refuse(&message::glibc_pointer_unknown(Text(libc_version()), name))
         }
-        Err(Failure::Heap(HeapError::Memory(error))) => {
+        Err(LoadFailure::Heap(HeapError::Memory(error))) => {
             second.refuse(&message::loader_heap_addresses(error))
         }
-        Err(Failure::Loader(what)) => {
+        Err(LoadFailure::Loader(what)) => {
             // SAFETY: dlerror(3) returns a string or null.
             let reason = unsafe { dlerror() };
             let reason = if reason.is_null() {
@@ -318,8 +326,8 @@ unsafe extern "C" fn second_in_zone(argument: *mut c_void) {
             };
             second.refuse(&format_args!("{what}: {}", Text(reason)))
         }
-        Err(Failure::Runtime) => second.program.run_without_us(Some(second.personality)),
-        Err(Failure::Stop(status)) => sys::exit(status),
+        Err(LoadFailure::Runtime) => second.program.run_unprotected(Some(second.personality)),
+        Err(LoadFailure::Stop(status)) => sys::exit(status),
     }
 }
 
@@ -336,7 +344,7 @@ fn unsafe_text(text: *const c_char) -> &'static [u8] {
     unsafe { sys::bytes(text) }
 }
 
-impl Second<'_> {
+impl SecondExecution<'_> {
     fn refuse(&self, reason: &dyn Display) -> ! {
         self.program.refuse(Some(self.personality), reason)
     }

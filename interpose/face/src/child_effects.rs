@@ -8,9 +8,9 @@
 //! nothing.
 #![allow(unsafe_code)]
 
-use crate::msg::{Line, say};
-use crate::noted::{self, Parent};
+use crate::messages::{Line, print};
 use crate::processes::parent_of;
+use crate::recorded_process::{self, Parent};
 use crate::sys::{self, nr, sys};
 use core::ffi::{c_char, c_int, c_void};
 use core::fmt::Write;
@@ -210,7 +210,7 @@ fn rank() -> Option<Parent> {
     if OUTLIVING.load(Ordering::Relaxed) == unsafe { sys!(nr::GETPID) } {
         return None;
     }
-    if let Some(parent) = noted::parent() {
+    if let Some(parent) = recorded_process::parent() {
         return Some(parent);
     }
     if RANK.load(Ordering::Relaxed) == NO_RANK {
@@ -235,9 +235,12 @@ pub fn is_name_awaited() -> bool {
 /// The names must be valid strings or null.
 pub unsafe fn report(kind: u32, names: Names, value: i64) {
     let (kind, value) = match kind {
-        effect::OPEN_LIBRARY | effect::CLOSE_LIBRARY | effect::OBJECT | effect::QUEUE => return,
+        effect::OPEN_LIBRARY
+        | effect::CLOSE_LIBRARY
+        | effect::SYSTEM_V_OBJECT
+        | effect::POSIX_QUEUE => return,
         // The value would be an address of this process. The rank keeps the whole file instead.
-        effect::OVERWRITE | effect::MAP => (effect::OVERWRITE, 0),
+        effect::OVERWRITE | effect::OVERWRITE_BY_MAPPING => (effect::OVERWRITE, 0),
         _ => (kind, value),
     };
     let Some(rank) = rank() else { return };
@@ -261,7 +264,7 @@ fn warn(error: isize) {
     if !HAS_WARNED.swap(true, Ordering::Relaxed) {
         // SAFETY: getpid(2).
         let process = unsafe { sys!(nr::GETPID) };
-        say(&message::child_files_not_recorded(process, -error));
+        print(&message::child_files_not_recorded(process, -error));
     }
 }
 

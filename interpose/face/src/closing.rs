@@ -11,10 +11,10 @@ use crate::sys::{nr, sys};
 use core::ffi::{c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicIsize, AtomicPtr, Ordering};
 use understudy_abi::RUNTIME_FD_BASE;
-use understudy_abi::layers::LayersDescriptors;
+use understudy_abi::reserved_descriptors::ReservedDescriptors;
 
 /// Descriptors of the runtime and MPI sides.
-pub static LAYERS: LayersDescriptors = LayersDescriptors::new();
+pub static RESERVED_DESCRIPTORS: ReservedDescriptors = ReservedDescriptors::new();
 /// Process in which they are open; 0 in an unprotected process.
 static PROCESS: AtomicIsize = AtomicIsize::new(0);
 
@@ -45,7 +45,7 @@ pub unsafe extern "C" fn close(fd: c_int) -> c_int {
     static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
     // SAFETY: libc's function has this type; errno of this thread.
     unsafe {
-        if LAYERS.contains(fd) && is_protected() {
+        if RESERVED_DESCRIPTORS.contains(fd) && is_protected() {
             __errno_location().write(EBADF);
             return -1;
         }
@@ -76,7 +76,9 @@ pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) 
             return result;
         }
         let mut begin = first;
-        for fd in (RUNTIME_FD_BASE..LayersDescriptors::END).filter(|fd| LAYERS.contains(*fd)) {
+        for fd in (RUNTIME_FD_BASE..ReservedDescriptors::END)
+            .filter(|fd| RESERVED_DESCRIPTORS.contains(*fd))
+        {
             let fd = fd as c_uint;
             if (begin..=last).contains(&fd) {
                 if begin < fd {

@@ -6,12 +6,12 @@
 #![allow(unsafe_code)]
 
 use crate::libc::{c_name, next};
-use crate::{child_effects, noted, sys};
+use crate::{child_effects, recorded_process, sys};
 use core::ffi::{c_char, c_int, c_void};
 use core::mem::transmute;
 use core::ptr::null_mut;
 use core::sync::atomic::AtomicPtr;
-use understudy_abi::written::BACKUP_PREFIX;
+use understudy_abi::descriptor_facts::BACKUP_PREFIX;
 
 /// Offset of the name in `struct dirent` and `struct dirent64` of x86-64.
 const NAME: usize = 19;
@@ -31,7 +31,7 @@ unsafe extern "C" {
 unsafe fn is_backup(entry: Entry) -> bool {
     // SAFETY: guaranteed by the caller.
     unsafe { sys::bytes(entry.add(NAME)) }.starts_with(BACKUP_PREFIX.as_bytes())
-        && (noted::is_protected() || child_effects::has_rank())
+        && (recorded_process::is_protected() || child_effects::has_rank())
 }
 
 /// Defines libc's functions that list directories, each under its two names.

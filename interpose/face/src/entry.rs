@@ -7,7 +7,7 @@
 
 use crate::environ;
 use crate::link::{self, Path};
-use crate::msg::{Text, say};
+use crate::messages::{Text, print};
 use crate::stack::with_arguments_kept;
 use crate::sys;
 use crate::thunks::{DATA_ADDRESSES, DATA_SYMBOLS, DataAddress, SLOT_NAMES, STACK_WORDS};
@@ -80,7 +80,7 @@ extern "C" fn resolve(slot: u32) -> usize {
         address = older(handle, name.to_bytes_with_nul());
     }
     if address == 0 {
-        say(&message::missing_mpi_procedure(Text(name.to_bytes())));
+        print(&message::missing_mpi_procedure(Text(name.to_bytes())));
         sys::exit(127);
     }
     REAL[slot as usize].store(address, Ordering::Release);
@@ -116,15 +116,15 @@ fn open_real() -> *mut c_void {
         // The real library's process manager is the launcher.
         environ = environ::of_launcher(environ).unwrap_or(environ);
         let library_path = environ::value(environ, b"LD_LIBRARY_PATH=").unwrap_or(b"");
-        if let Some(asked) = link::asked().filter(|asked| asked.is_file()) {
+        if let Some(asked) = link::requested_file().filter(|asked| asked.is_file()) {
             path.push(asked.as_bytes());
         } else if !link::find_library(link::OUR_SONAME, library_path, &mut path) {
-            say(&link::not_found());
+            print(&link::not_found());
             sys::exit(127);
         }
         let handle = dlmopen(LM_ID_BASE, path.as_ptr(), RTLD_NOW_GLOBAL);
         if handle.is_null() {
-            say(&message::mpi_library_not_opened(Text(path.as_bytes())));
+            print(&message::mpi_library_not_opened(Text(path.as_bytes())));
             sys::exit(127);
         }
         for (name, size) in DATA_SYMBOLS {

@@ -7,11 +7,11 @@
 //! understudy are saved in a memfd, and the rest is padded to a fixed number and size.
 #![allow(unsafe_code)]
 
-use crate::block::{Builder, PAD_VARIABLE};
+use crate::environment_block::{BlockBuilder, PAD_VARIABLE};
 use crate::fortran;
 use crate::libpath;
 use crate::link::{self, Path, own_path};
-use crate::msg::Line;
+use crate::messages::Line;
 use crate::sys;
 use core::ffi::c_char;
 use core::fmt::Write;
@@ -21,13 +21,13 @@ use core::fmt::Write;
 /// The value is the memfd's number with four digits.
 pub const BOOT_VARIABLE: &[u8] = b"UNDERSTUDY_BOOT=";
 /// Marks an unprotected process, so that a preload from /etc/ld.so.preload cannot loop.
-pub const ASIDE_VARIABLE: &[u8] = b"UNDERSTUDY_ASIDE=1\0";
+pub const UNPROTECTED_VARIABLE: &[u8] = b"UNDERSTUDY_ASIDE=1\0";
 /// Variable that is set if ckptd is the process manager (`understudy_wire::line`).
 pub const MANAGER: &[u8] = b"UNDERSTUDY_LINE=";
 /// Inode of the guardian's pid namespace (`understudy_wire::line`).
 pub const PID_NAMESPACE: &[u8] = b"UNDERSTUDY_PID_NAMESPACE=";
 /// Prefix of the launcher's value of a variable that a guardian has changed.
-pub const LAUNCHERS: &[u8] = b"UNDERSTUDY_LAUNCHER_";
+pub const LAUNCHER_PREFIX: &[u8] = b"UNDERSTUDY_LAUNCHER_";
 /// Variables that every guardian sets, for any launcher.
 const IDENTITY: [&[u8]; 8] = [
     MANAGER,
@@ -39,12 +39,12 @@ const IDENTITY: [&[u8]; 8] = [
     b"OMPI_COMM_WORLD_LOCAL_SIZE=",
     b"OMPI_COMM_WORLD_LOCAL_RANK=",
 ];
-/// Switch for programs that load MPI late; see [`crate::late`].
+/// Switch for programs that load MPI late; see [`crate::late_mpi`].
 pub const LATE_VARIABLE: &[u8] = b"UNDERSTUDY_LATE=";
 /// Libraries that the loader preloads.
 pub const PRELOAD: &[u8] = b"LD_PRELOAD=";
 /// Prefix of the launcher's variables that the program sees.
-pub const SHOWN: &[u8] = b"OMPI_COMM_WORLD_";
+pub const SHOWN_PREFIX: &[u8] = b"OMPI_COMM_WORLD_";
 /// Variables with the number of processes of the job.
 pub const SIZES: [&[u8]; 4] = [
     b"OMPI_COMM_WORLD_SIZE=",
@@ -53,7 +53,7 @@ pub const SIZES: [&[u8]; 4] = [
     b"SLURM_STEP_NUM_TASKS=",
 ];
 /// Variable in which a guardian keeps the program's LD_PRELOAD.
-const PRELOADED: &[u8] = b"UNDERSTUDY_PRELOAD=";
+const PROGRAM_PRELOAD: &[u8] = b"UNDERSTUDY_PRELOAD=";
 
 /// Iterates over a null-terminated array of strings.
 ///
@@ -74,7 +74,7 @@ pub unsafe fn strings(list: *const *const c_char) -> impl Iterator<Item = &'stat
     })
 }
 
-/// Returns the value of the variable `name`, which must end with `=`.
+/// Returns the value of the variable `ledger_path`, which must end with `=`.
 ///
 /// # Safety
 /// As [`strings`].
@@ -101,7 +101,7 @@ pub fn directory_of(manager: &[u8]) -> &[u8] {
         .unwrap_or_default()
 }
 
-/// Returns true if the switch `name`, which must end with `=`, is on.
+/// Returns true if the switch `ledger_path`, which must end with `=`, is on.
 ///
 /// # Safety
 /// As [`strings`].
@@ -135,7 +135,7 @@ pub unsafe fn identity<'a>(list: *const *const c_char) -> Identity<'a> {
 /// Such variables belong to the launcher, to MPI or to understudy.
 pub fn is_hidden(entry: &[u8]) -> bool {
     const HIDDEN: [&[u8]; 5] = [b"PMIX", b"PMI_", b"OMPI_", b"PRTE", b"UNDERSTUDY_"];
-    HIDDEN.iter().any(|prefix| entry.starts_with(prefix)) && !entry.starts_with(SHOWN)
+    HIDDEN.iter().any(|prefix| entry.starts_with(prefix)) && !entry.starts_with(SHOWN_PREFIX)
 }
 
 /// Returns the number of strings and their total size in bytes.
@@ -161,7 +161,7 @@ pub unsafe fn measure(list: *const *const c_char) -> (usize, usize) {
 ///
 /// # Safety
 /// As [`strings`].
-pub unsafe fn fixed(
+pub unsafe fn second_execution(
     list: *const *const c_char,
     boot_fd: i32,
     workers: Option<usize>,
@@ -171,7 +171,7 @@ pub unsafe fn fixed(
     let (count, bytes) = unsafe { measure(list) };
     let libraries = link::libraries().flat_map(|name| [&b":"[..], name]);
     let room: usize = libraries.clone().map(<[u8]>::len).sum();
-    let mut builder = Builder::new(count, bytes + room)?;
+    let mut builder = BlockBuilder::new(count, bytes + room)?;
     let mut number = Line::new();
     let _ = write!(number, "{boot_fd:04}");
     builder.add(&[BOOT_VARIABLE, number.as_bytes()]);
@@ -191,7 +191,7 @@ pub unsafe fn fixed(
             }
             _ => match entry.strip_prefix(PRELOAD) {
                 Some(preload) => {
-                    let (others, rest) = preload.split_at(own_place(preload));
+                    let (others, rest) = preload.split_at(own_offset(preload));
                     let preload = [
                         PRELOAD, named[0], colons[0], others, named[1], colons[1], rest,
                     ];
@@ -212,7 +212,8 @@ pub unsafe fn fixed(
 pub unsafe fn has_launcher(list: *const *const c_char) -> bool {
     // SAFETY: guaranteed by the caller.
     unsafe {
-        value(list, MANAGER).is_none() || strings(list).any(|entry| entry.starts_with(LAUNCHERS))
+        value(list, MANAGER).is_none()
+            || strings(list).any(|entry| entry.starts_with(LAUNCHER_PREFIX))
     }
 }
 
@@ -226,7 +227,8 @@ unsafe fn is_of_guardian(list: *const *const c_char, entry: &[u8]) -> bool {
         .next()
         .unwrap_or(entry);
     // SAFETY: guaranteed by the caller.
-    let mut before = unsafe { strings(list) }.filter_map(|entry| entry.strip_prefix(LAUNCHERS));
+    let mut before =
+        unsafe { strings(list) }.filter_map(|entry| entry.strip_prefix(LAUNCHER_PREFIX));
     // SAFETY: guaranteed by the caller.
     let has_guardian = unsafe { value(list, MANAGER) }.is_some();
     has_guardian && IDENTITY.contains(&name) || before.any(|was| was.starts_with(name))
@@ -236,10 +238,10 @@ unsafe fn is_of_guardian(list: *const *const c_char, entry: &[u8]) -> bool {
 ///
 /// # Safety
 /// As [`strings`].
-unsafe fn launchers(list: *const *const c_char) -> impl Iterator<Item = &'static [u8]> {
+unsafe fn launcher_entries(list: *const *const c_char) -> impl Iterator<Item = &'static [u8]> {
     // SAFETY: guaranteed by the caller.
     let given = unsafe { strings(list).filter(move |entry| !is_of_guardian(list, entry)) };
-    given.map(|entry| entry.strip_prefix(LAUNCHERS).unwrap_or(entry))
+    given.map(|entry| entry.strip_prefix(LAUNCHER_PREFIX).unwrap_or(entry))
 }
 
 /// Returns true for a separator of libraries in LD_PRELOAD (ld.so(8)).
@@ -252,13 +254,13 @@ fn is_ours(item: &[u8], own_path: &[u8]) -> bool {
 }
 
 /// Returns the number of times that a value of LD_PRELOAD names this library.
-pub fn mentions(preload: &[u8]) -> usize {
+pub fn count_own_names(preload: &[u8]) -> usize {
     let items = preload.split(is_separator);
     items.filter(|item| is_ours(item, own_path())).count()
 }
 
 /// Returns the offset of this library's name, or 0 if it is missing.
-fn own_place(preload: &[u8]) -> usize {
+fn own_offset(preload: &[u8]) -> usize {
     let mut at = 0;
     for item in preload.split(is_separator) {
         if is_ours(item, own_path()) {
@@ -270,7 +272,12 @@ fn own_place(preload: &[u8]) -> usize {
 }
 
 /// Adds LD_PRELOAD without this library, or with `instead` in its place.
-fn add_preload(builder: &mut Builder, preload: &[u8], own_path: &[u8], instead: Option<&[u8]>) {
+fn add_preload(
+    builder: &mut BlockBuilder,
+    preload: &[u8],
+    own_path: &[u8],
+    instead: Option<&[u8]>,
+) {
     let items = preload.split(is_separator);
     let mut kept = Path::new();
     // Fortran's bindings are those of the program with which this process has started.
@@ -300,14 +307,14 @@ fn add_preload(builder: &mut Builder, preload: &[u8], own_path: &[u8], instead: 
 ///
 /// # Safety
 /// As for [`strings`].
-pub unsafe fn with_face(
+pub unsafe fn with_preload_library(
     list: *const *const c_char,
     own_path: &[u8],
     face: &[u8],
 ) -> Option<*const *const c_char> {
     // SAFETY: guaranteed by the caller.
     let (count, bytes) = unsafe { measure(list) };
-    let mut builder = Builder::new(count, bytes + face.len())?;
+    let mut builder = BlockBuilder::new(count, bytes + face.len())?;
     // SAFETY: guaranteed by the caller.
     for entry in unsafe { strings(list) } {
         match entry.strip_prefix(PRELOAD) {
@@ -330,15 +337,15 @@ pub unsafe fn without_preload(
 ) -> Option<*const *const c_char> {
     // SAFETY: guaranteed by the caller.
     let (count, bytes) = unsafe { measure(list) };
-    let mut builder = Builder::new(count, bytes)?;
+    let mut builder = BlockBuilder::new(count, bytes)?;
     // SAFETY: guaranteed by the caller.
-    for entry in unsafe { launchers(list) } {
+    for entry in unsafe { launcher_entries(list) } {
         match entry.strip_prefix(PRELOAD) {
             Some(preload) => add_preload(&mut builder, preload, own_path, None),
             None => builder.add(&[entry]),
         }
     }
-    builder.add(&[&ASIDE_VARIABLE[..ASIDE_VARIABLE.len() - 1]]);
+    builder.add(&[&UNPROTECTED_VARIABLE[..UNPROTECTED_VARIABLE.len() - 1]]);
     Some(builder.finish())
 }
 
@@ -353,8 +360,8 @@ pub unsafe fn of_launcher(list: *const *const c_char) -> Option<*const *const c_
             return None;
         }
         let (count, bytes) = measure(list);
-        let mut builder = Builder::new(count, bytes)?;
-        launchers(list).for_each(|entry| builder.add(&[entry]));
+        let mut builder = BlockBuilder::new(count, bytes)?;
+        launcher_entries(list).for_each(|entry| builder.add(&[entry]));
         Some(builder.finish())
     }
 }
@@ -368,19 +375,22 @@ pub unsafe fn of_launcher(list: *const *const c_char) -> Option<*const *const c_
 pub unsafe fn for_guardian(list: *const *const c_char) -> Option<*const *const c_char> {
     // SAFETY: guaranteed by the caller.
     let (count, bytes) = unsafe { measure(list) };
-    let mut builder = Builder::new(count + 1, bytes + ASIDE_VARIABLE.len() + PRELOADED.len())?;
-    builder.add(&[&ASIDE_VARIABLE[..ASIDE_VARIABLE.len() - 1]]);
+    let mut builder = BlockBuilder::new(
+        count + 1,
+        bytes + UNPROTECTED_VARIABLE.len() + PROGRAM_PRELOAD.len(),
+    )?;
+    builder.add(&[&UNPROTECTED_VARIABLE[..UNPROTECTED_VARIABLE.len() - 1]]);
     // SAFETY: guaranteed by the caller.
     for entry in unsafe { strings(list) } {
         match entry.strip_prefix(PRELOAD) {
-            Some(preload) => builder.add(&[PRELOADED, preload]),
+            Some(preload) => builder.add(&[PROGRAM_PRELOAD, preload]),
             None => builder.add(&[entry]),
         }
     }
     Some(builder.finish())
 }
 
-/// Returns an array of strings: `first`, then those of `list`.
+/// Returns an array of strings: `run_first_execution`, then those of `list`.
 ///
 /// # Safety
 /// As [`strings`].
@@ -388,7 +398,7 @@ pub unsafe fn prepend(first: &[&[u8]], list: *const *const c_char) -> Option<*co
     // SAFETY: guaranteed by the caller.
     let (count, bytes) = unsafe { measure(list) };
     let more: usize = first.iter().map(|text| text.len() + 1).sum();
-    let mut builder = Builder::new(count + first.len(), bytes + more)?;
+    let mut builder = BlockBuilder::new(count + first.len(), bytes + more)?;
     first.iter().for_each(|text| builder.add(&[text]));
     // SAFETY: guaranteed by the caller.
     unsafe { strings(list) }.for_each(|text| builder.add(&[text]));
@@ -401,10 +411,10 @@ pub unsafe fn prepend(first: &[&[u8]], list: *const *const c_char) -> Option<*co
 ///
 /// # Safety
 /// As for [`strings`].
-pub unsafe fn not_late(list: *const *const c_char) -> Option<*const *const c_char> {
+pub unsafe fn without_late_preparation(list: *const *const c_char) -> Option<*const *const c_char> {
     // SAFETY: guaranteed by the caller.
     let (count, bytes) = unsafe { measure(list) };
-    let mut builder = Builder::new(count, bytes)?;
+    let mut builder = BlockBuilder::new(count, bytes)?;
     // SAFETY: guaranteed by the caller.
     for entry in unsafe { strings(list) }.filter(|entry| !entry.starts_with(LATE_VARIABLE)) {
         builder.add(&[entry]);
@@ -429,7 +439,7 @@ pub unsafe fn unpad(list: *mut *const c_char) {
         let (mut from, mut to) = (list, list);
         while !(*from).is_null() {
             if !ours(sys::bytes(*from)) {
-                to.write(libpath::given(*from).unwrap_or(*from));
+                to.write(libpath::original_entry(*from).unwrap_or(*from));
                 to = to.add(1);
             }
             from = from.add(1);

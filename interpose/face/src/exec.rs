@@ -9,18 +9,18 @@
 //! A program into which the loader preloads nothing cannot be the rank ([`crate::unpreloadable`]).
 #![allow(unsafe_code)]
 
-use crate::aside;
-use crate::block::Builder;
+use crate::bypass;
+use crate::effect_reports::reporting_functions;
 use crate::environ::{self, PRELOAD};
+use crate::environment_block::BlockBuilder;
 use crate::launched;
 use crate::libc::{c_name, next};
 use crate::link::{Path, own_path};
-use crate::msg::Text;
+use crate::messages::Text;
 use crate::relay;
 use crate::sys::{self, nr, sys};
-use crate::told::told;
-use crate::unpreloadable::{self, Executed, Obstacle};
-use crate::unseen;
+use crate::unpreloadable::{self, ExecutedFile, Obstacle};
+use crate::unseen_programs;
 use core::arch::naked_asm;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicIsize, AtomicPtr, Ordering};
@@ -29,11 +29,11 @@ use core::sync::atomic::{AtomicIsize, AtomicPtr, Ordering};
 type Strings = *const *const c_char;
 
 /// The launcher's environment; null unless this process was prepared.
-static SAVED: AtomicPtr<*const c_char> = AtomicPtr::new(core::ptr::null_mut());
+static LAUNCHER_ENVIRONMENT: AtomicPtr<*const c_char> = AtomicPtr::new(core::ptr::null_mut());
 /// Value of LD_PRELOAD with which the program was started.
-static PRELOADED: AtomicPtr<c_char> = AtomicPtr::new(core::ptr::null_mut());
+static PROGRAM_PRELOAD: AtomicPtr<c_char> = AtomicPtr::new(core::ptr::null_mut());
 /// Process that is the rank.
-static PROCESS: AtomicIsize = AtomicIsize::new(0);
+static RANK_PROCESS: AtomicIsize = AtomicIsize::new(0);
 
 unsafe extern "C" {
     #[link_name = "environ"]
@@ -47,11 +47,11 @@ unsafe extern "C" {
 pub unsafe fn remember(saved: Strings, programs: Strings) {
     // SAFETY: guaranteed by the caller; getpid(2).
     unsafe {
-        PROCESS.store(sys!(nr::GETPID), Ordering::Relaxed);
+        RANK_PROCESS.store(sys!(nr::GETPID), Ordering::Relaxed);
         let preloaded = environ::value(programs, PRELOAD).unwrap_or(c"".to_bytes());
-        PRELOADED.store(preloaded.as_ptr().cast_mut().cast(), Ordering::Relaxed);
+        PROGRAM_PRELOAD.store(preloaded.as_ptr().cast_mut().cast(), Ordering::Relaxed);
     }
-    SAVED.store(saved.cast_mut(), Ordering::Release);
+    LAUNCHER_ENVIRONMENT.store(saved.cast_mut(), Ordering::Release);
 }
 
 /// Stores the environment of a wrapper: a rank that was not prepared.
@@ -62,7 +62,7 @@ pub unsafe fn remember_wrapper(list: Strings) {
     // SAFETY: guaranteed by the caller; the copy is never moved.
     unsafe {
         let (count, bytes) = environ::measure(list);
-        if let Some(mut builder) = Builder::new(count, bytes) {
+        if let Some(mut builder) = BlockBuilder::new(count, bytes) {
             environ::strings(list).for_each(|entry| builder.add(&[entry]));
             let copy = builder.finish();
             remember(copy, copy);
@@ -74,19 +74,20 @@ pub unsafe fn remember_wrapper(list: Strings) {
 fn is_rank() -> bool {
     // SAFETY: getpid(2).
     let process = unsafe { sys!(nr::GETPID) };
-    !SAVED.load(Ordering::Acquire).is_null() && process == PROCESS.load(Ordering::Relaxed)
+    !LAUNCHER_ENVIRONMENT.load(Ordering::Acquire).is_null()
+        && process == RANK_PROCESS.load(Ordering::Relaxed)
 }
 
-/// Returns the environment for a program that is executed with the environment `given`.
+/// Returns the environment for a program that is executed with the environment `original_entry`.
 ///
 /// # Safety
-/// `given` must be null or a valid environment; the strings of `executed` must be valid.
-unsafe fn environment(given: Strings, executed: Executed) -> Strings {
+/// `original_entry` must be null or a valid environment; the strings of `executed` must be valid.
+unsafe fn environment(given: Strings, executed: ExecutedFile) -> Strings {
     if !is_rank() {
         // SAFETY: guaranteed by the caller.
-        unsafe { unseen::report_execution(ENVIRON, given, executed) };
+        unsafe { unseen_programs::report_execution(ENVIRON, given, executed) };
     }
-    let saved: Strings = SAVED.load(Ordering::Acquire).cast_const();
+    let saved: Strings = LAUNCHER_ENVIRONMENT.load(Ordering::Acquire).cast_const();
     if saved.is_null() || given.is_null() {
         return given;
     }
@@ -102,11 +103,11 @@ unsafe fn environment(given: Strings, executed: Executed) -> Strings {
             Some(obstacle)
                 if is_rank || obstacle == Obstacle::Static || unpreloadable::needs_mpi(&path) =>
             {
-                refused(given, saved, &path, obstacle)
+                environment_if_refused(given, saved, &path, obstacle)
             }
             // musl's loader fails if LD_PRELOAD names this library.
-            Some(Obstacle::Musl) => unprotected(given, saved),
-            _ if is_rank => merged(given, saved).unwrap_or(given),
+            Some(Obstacle::Musl) => unprotected_environment(given, saved),
+            _ if is_rank => merged_environment(given, saved).unwrap_or(given),
             _ => given,
         }
     }
@@ -116,12 +117,17 @@ unsafe fn environment(given: Strings, executed: Executed) -> Strings {
 ///
 /// # Safety
 /// As for [`environ::strings`], both.
-unsafe fn refused(given: Strings, saved: Strings, path: &Path, obstacle: Obstacle) -> Strings {
+unsafe fn environment_if_refused(
+    given: Strings,
+    saved: Strings,
+    path: &Path,
+    obstacle: Obstacle,
+) -> Strings {
     // SAFETY: guaranteed by the caller.
     unsafe {
         let reason = obstacle.message(Text(path.as_bytes()));
         if obstacle == Obstacle::OtherUser && launched::has_pmix_launcher(saved) {
-            aside::stop(
+            bypass::exit_refused(
                 saved,
                 &format_args!(
                     "{reason}; the job stops, since MPI_Init of such a program waits \
@@ -129,9 +135,9 @@ unsafe fn refused(given: Strings, saved: Strings, path: &Path, obstacle: Obstacl
                 ),
             );
         }
-        aside::say_unprotected(saved, &reason);
-        aside::note_aside(saved);
-        unprotected(given, saved)
+        bypass::report_unprotected(saved, &reason);
+        bypass::mark_unprotected(saved);
+        unprotected_environment(given, saved)
     }
 }
 
@@ -139,24 +145,25 @@ unsafe fn refused(given: Strings, saved: Strings, path: &Path, obstacle: Obstacl
 ///
 /// # Safety
 /// As for [`environ::strings`], both.
-unsafe fn unprotected(given: Strings, saved: Strings) -> Strings {
+unsafe fn unprotected_environment(given: Strings, saved: Strings) -> Strings {
     // SAFETY: guaranteed by the caller.
     unsafe {
-        let whole = merged(given, saved).unwrap_or(given);
+        let whole = merged_environment(given, saved).unwrap_or(given);
         environ::without_preload(whole, own_path()).unwrap_or(given)
     }
 }
 
-/// Adds the variables of the launcher, of MPI and of understudy that `given` lacks.
+/// Adds the variables of the launcher, of MPI and of understudy that `original_entry` lacks.
 ///
 /// # Safety
 /// As for [`environ::strings`], both.
-unsafe fn merged(given: Strings, saved: Strings) -> Option<Strings> {
+unsafe fn merged_environment(given: Strings, saved: Strings) -> Option<Strings> {
     // SAFETY: guaranteed by the caller.
     unsafe {
         let (count, bytes) = environ::measure(given);
         let (more, more_bytes) = environ::measure(saved);
-        let mut builder = Builder::new(count + more + 1, bytes + more_bytes + own_path().len())?;
+        let mut builder =
+            BlockBuilder::new(count + more + 1, bytes + more_bytes + own_path().len())?;
         let [first, separator, rest] = preload(given, saved);
         builder.add(&[PRELOAD, first, separator, rest]);
         for entry in environ::strings(given).filter(|entry| !entry.starts_with(PRELOAD)) {
@@ -165,7 +172,7 @@ unsafe fn merged(given: Strings, saved: Strings) -> Option<Strings> {
             builder.add(&[before.unwrap_or(entry)]);
         }
         let is_missing = |entry: &&[u8]| {
-            (environ::is_hidden(entry) || entry.starts_with(environ::SHOWN))
+            (environ::is_hidden(entry) || entry.starts_with(environ::SHOWN_PREFIX))
                 && !environ::strings(given).any(|of| has_name_of(of, entry))
         };
         environ::strings(saved)
@@ -180,13 +187,13 @@ unsafe fn merged(given: Strings, saved: Strings) -> Option<Strings> {
 /// The value is the launcher's, unless the program has changed it.
 ///
 /// # Safety
-/// As for [`merged`].
+/// As for [`merged_environment`].
 unsafe fn preload(given: Strings, saved: Strings) -> [&'static [u8]; 3] {
     // SAFETY: guaranteed by the caller; the string is part of the program's environment.
     unsafe {
-        let before = sys::bytes(PRELOADED.load(Ordering::Relaxed));
+        let before = sys::bytes(PROGRAM_PRELOAD.load(Ordering::Relaxed));
         match environ::value(given, PRELOAD).filter(|own| *own != before) {
-            Some(own) if environ::mentions(own) > 0 => [own, b"", b""],
+            Some(own) if environ::count_own_names(own) > 0 => [own, b"", b""],
             Some(own) => [own_path(), b":", own],
             None => [environ::value(saved, PRELOAD).unwrap_or_default(), b"", b""],
         }
@@ -219,7 +226,7 @@ macro_rules! executes {
             unsafe {
                 let real = next(&REAL, NAME);
                 let real: unsafe extern "C" fn($($type),*) -> c_int = core::mem::transmute(real);
-                let detached = is_rank().then(relay::give_back);
+                let detached = is_rank().then(relay::restore_originals);
                 let failed = real($($passed),*);
                 if let Some(detached) = detached {
                     detached.attach();
@@ -235,21 +242,21 @@ type Data = *const c_void;
 
 executes! {
     fn execve(path: Name, argv: Strings, envp: Strings)
-        => execve(Name, Strings, Strings) = (path, argv, environment(envp, Executed::Path(path)));
+        => execve(Name, Strings, Strings) = (path, argv, environment(envp, ExecutedFile::Path(path)));
     fn execv(path: Name, argv: Strings)
         => execve(Name, Strings, Strings)
-            = (path, argv, environment(ENVIRON, Executed::Path(path)));
+            = (path, argv, environment(ENVIRON, ExecutedFile::Path(path)));
     fn execvpe(file: Name, argv: Strings, envp: Strings)
-        => execvpe(Name, Strings, Strings) = (file, argv, environment(envp, Executed::Name(file)));
+        => execvpe(Name, Strings, Strings) = (file, argv, environment(envp, ExecutedFile::Name(file)));
     fn execvp(file: Name, argv: Strings)
         => execvpe(Name, Strings, Strings)
-            = (file, argv, environment(ENVIRON, Executed::Name(file)));
+            = (file, argv, environment(ENVIRON, ExecutedFile::Name(file)));
     fn fexecve(fd: c_int, argv: Strings, envp: Strings)
         => fexecve(c_int, Strings, Strings)
-            = (fd, argv, environment(envp, Executed::Descriptor(fd)));
+            = (fd, argv, environment(envp, ExecutedFile::Descriptor(fd)));
     fn execveat(directory: c_int, path: Name, argv: Strings, envp: Strings, flags: c_int)
         => execveat(c_int, Name, Strings, Strings, c_int)
-            = (directory, path, argv, environment(envp, Executed::At(directory, path)), flags);
+            = (directory, path, argv, environment(envp, ExecutedFile::At(directory, path)), flags);
 }
 
 /// Reports a program that is about to be started.
@@ -257,22 +264,22 @@ executes! {
 /// Returns false, because the thread is not blocked for this report.
 ///
 /// # Safety
-/// As for [`unseen::report_execution`].
-unsafe fn start(given: Strings, executed: Executed) -> bool {
+/// As for [`unseen_programs::report_execution`].
+unsafe fn report_start(given: Strings, executed: ExecutedFile) -> bool {
     // SAFETY: guaranteed by the caller.
-    unsafe { unseen::report_execution(ENVIRON, given, executed) };
+    unsafe { unseen_programs::report_execution(ENVIRON, given, executed) };
     false
 }
 
-told! {
+reporting_functions! {
     fn posix_spawn(
         process: *mut c_int, path: Name, actions: Data, attributes: Data, argv: Strings,
         envp: Strings
-    ) -> c_int { start(envp, Executed::Path(path)) }
+    ) -> c_int { report_start(envp, ExecutedFile::Path(path)) }
     fn posix_spawnp(
         process: *mut c_int, file: Name, actions: Data, attributes: Data, argv: Strings,
         envp: Strings
-    ) -> c_int { start(envp, Executed::Name(file)) }
+    ) -> c_int { report_start(envp, ExecutedFile::Name(file)) }
 }
 
 /// execle(3): the environment follows the arguments.

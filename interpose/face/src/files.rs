@@ -7,8 +7,8 @@
 //! in addition to open(2).
 #![allow(unsafe_code)]
 
+use crate::effect_reports::{AT_FDCWD, report, report_pair, reporting_functions};
 use crate::overwrites::{self, is_name_awaited};
-use crate::told::{AT_FDCWD, tell, tell_two, told};
 use crate::{child_effects, stop, sys};
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use understudy_abi::effect;
@@ -23,9 +23,9 @@ const O_TRUNC: c_int = 0o1000;
 ///
 /// # Safety
 /// The string must be valid or null.
-pub unsafe fn tell_library(kind: u32, path: *const c_char, value: i64) {
+pub unsafe fn report_library(kind: u32, path: *const c_char, value: i64) {
     // SAFETY: guaranteed by the caller.
-    if unsafe { tell(kind, AT_FDCWD, path, value) } {
+    if unsafe { report(kind, AT_FDCWD, path, value) } {
         stop::unblock();
     }
 }
@@ -34,17 +34,17 @@ pub unsafe fn tell_library(kind: u32, path: *const c_char, value: i64) {
 ///
 /// # Safety
 /// The string must be valid or null.
-unsafe fn tell_open(directory: c_int, path: *const c_char, flags: c_int) -> bool {
+unsafe fn report_open(directory: c_int, path: *const c_char, flags: c_int) -> bool {
     let changes = flags & (O_ACCMODE | O_CREAT | O_TRUNC) != 0;
     // SAFETY: guaranteed by the caller.
-    changes && unsafe { tell(effect::OPEN, directory, path, i64::from(flags)) }
+    changes && unsafe { report(effect::OPEN, directory, path, i64::from(flags)) }
 }
 
 /// Reports fopen(3) if its mode permits changes.
 ///
 /// # Safety
 /// The strings must be valid or null.
-unsafe fn tell_stream(path: *const c_char, mode: *const c_char) -> bool {
+unsafe fn report_stream(path: *const c_char, mode: *const c_char) -> bool {
     if path.is_null() || mode.is_null() {
         return false;
     }
@@ -62,14 +62,14 @@ unsafe fn tell_stream(path: *const c_char, mode: *const c_char) -> bool {
         _ => return false,
     };
     // SAFETY: guaranteed by the caller.
-    unsafe { tell_open(AT_FDCWD, path, flags) }
+    unsafe { report_open(AT_FDCWD, path, flags) }
 }
 
 /// Reports the return of a call that may have created a name.
-fn named(_: c_int) {
+fn report_return(_: c_int) {
     if is_name_awaited() || child_effects::is_name_awaited() {
         // SAFETY: no strings are passed.
-        let is_held = unsafe { tell(effect::MADE, AT_FDCWD, core::ptr::null(), 0) };
+        let is_held = unsafe { report(effect::NAME_CREATED, AT_FDCWD, core::ptr::null(), 0) };
         if is_held {
             stop::unblock();
         }
@@ -77,113 +77,113 @@ fn named(_: c_int) {
 }
 
 /// Records a new descriptor, perhaps of a new file.
-fn made(fd: c_int) {
-    overwrites::made(fd);
-    named(fd);
+fn record_descriptor(fd: c_int) {
+    overwrites::record_descriptor(fd);
+    report_return(fd);
 }
 
 /// Records a new stream, perhaps of a new file.
 ///
 /// # Safety
 /// `stream` must be a stream of libc, or null.
-unsafe fn made_stream(stream: *mut c_void) {
+unsafe fn record_stream(stream: *mut c_void) {
     // SAFETY: guaranteed by the caller.
-    unsafe { overwrites::made_stream(stream) };
-    named(0);
+    unsafe { overwrites::record_stream(stream) };
+    report_return(0);
 }
 
 type Name = *const c_char;
 type Stream = *mut c_void;
 
-told! {
+reporting_functions! {
     fn open(path: Name, flags: c_int, mode: c_uint) -> c_int {
-        tell_open(AT_FDCWD, path, flags)
-    } => made;
+        report_open(AT_FDCWD, path, flags)
+    } => record_descriptor;
     fn open64(path: Name, flags: c_int, mode: c_uint) -> c_int {
-        tell_open(AT_FDCWD, path, flags)
-    } => made;
+        report_open(AT_FDCWD, path, flags)
+    } => record_descriptor;
     fn openat(directory: c_int, path: Name, flags: c_int, mode: c_uint) -> c_int {
-        tell_open(directory, path, flags)
-    } => made;
+        report_open(directory, path, flags)
+    } => record_descriptor;
     fn openat64(directory: c_int, path: Name, flags: c_int, mode: c_uint) -> c_int {
-        tell_open(directory, path, flags)
-    } => made;
-    fn __open_2(path: Name, flags: c_int) -> c_int { tell_open(AT_FDCWD, path, flags) } => made;
-    fn __open64_2(path: Name, flags: c_int) -> c_int { tell_open(AT_FDCWD, path, flags) } => made;
+        report_open(directory, path, flags)
+    } => record_descriptor;
+    fn __open_2(path: Name, flags: c_int) -> c_int { report_open(AT_FDCWD, path, flags) } => record_descriptor;
+    fn __open64_2(path: Name, flags: c_int) -> c_int { report_open(AT_FDCWD, path, flags) } => record_descriptor;
     fn __openat_2(directory: c_int, path: Name, flags: c_int) -> c_int {
-        tell_open(directory, path, flags)
-    } => made;
+        report_open(directory, path, flags)
+    } => record_descriptor;
     fn __openat64_2(directory: c_int, path: Name, flags: c_int) -> c_int {
-        tell_open(directory, path, flags)
-    } => made;
+        report_open(directory, path, flags)
+    } => record_descriptor;
     fn creat(path: Name, mode: c_uint) -> c_int {
-        tell_open(AT_FDCWD, path, O_CREAT | O_TRUNC | 1)
-    } => made;
+        report_open(AT_FDCWD, path, O_CREAT | O_TRUNC | 1)
+    } => record_descriptor;
     fn creat64(path: Name, mode: c_uint) -> c_int {
-        tell_open(AT_FDCWD, path, O_CREAT | O_TRUNC | 1)
-    } => made;
-    fn fopen(path: Name, mode: Name) -> Stream { tell_stream(path, mode) } => made_stream;
-    fn fopen64(path: Name, mode: Name) -> Stream { tell_stream(path, mode) } => made_stream;
+        report_open(AT_FDCWD, path, O_CREAT | O_TRUNC | 1)
+    } => record_descriptor;
+    fn fopen(path: Name, mode: Name) -> Stream { report_stream(path, mode) } => record_stream;
+    fn fopen64(path: Name, mode: Name) -> Stream { report_stream(path, mode) } => record_stream;
     fn freopen(path: Name, mode: Name, stream: Stream) -> Stream {
-        tell_stream(path, mode)
-    } => made_stream;
+        report_stream(path, mode)
+    } => record_stream;
     fn freopen64(path: Name, mode: Name, stream: Stream) -> Stream {
-        tell_stream(path, mode)
-    } => made_stream;
+        report_stream(path, mode)
+    } => record_stream;
 
     fn rename(old: Name, new: Name) -> c_int {
-        tell_two(effect::RENAME, AT_FDCWD, old, AT_FDCWD, new, 0)
+        report_pair(effect::RENAME, AT_FDCWD, old, AT_FDCWD, new, 0)
     }
     fn renameat(old_directory: c_int, old: Name, new_directory: c_int, new: Name) -> c_int {
-        tell_two(effect::RENAME, old_directory, old, new_directory, new, 0)
+        report_pair(effect::RENAME, old_directory, old, new_directory, new, 0)
     }
     fn renameat2(
         old_directory: c_int, old: Name, new_directory: c_int, new: Name, flags: c_uint
     ) -> c_int {
-        tell_two(effect::RENAME, old_directory, old, new_directory, new, i64::from(flags))
+        report_pair(effect::RENAME, old_directory, old, new_directory, new, i64::from(flags))
     }
-    fn unlink(path: Name) -> c_int { tell(effect::REMOVE, AT_FDCWD, path, effect::FILES) }
+    fn unlink(path: Name) -> c_int { report(effect::REMOVE, AT_FDCWD, path, effect::NON_DIRECTORIES) }
     fn unlinkat(directory: c_int, path: Name, flags: c_int) -> c_int {
-        tell(effect::REMOVE, directory, path, if flags & 0x200 == 0 {
-            effect::FILES
+        report(effect::REMOVE, directory, path, if flags & 0x200 == 0 {
+            effect::NON_DIRECTORIES
         } else {
             effect::DIRECTORIES
         })
     }
-    fn rmdir(path: Name) -> c_int { tell(effect::REMOVE, AT_FDCWD, path, effect::DIRECTORIES) }
+    fn rmdir(path: Name) -> c_int { report(effect::REMOVE, AT_FDCWD, path, effect::DIRECTORIES) }
     fn remove(path: Name) -> c_int {
-        tell(effect::REMOVE, AT_FDCWD, path, effect::FILES | effect::DIRECTORIES)
+        report(effect::REMOVE, AT_FDCWD, path, effect::NON_DIRECTORIES | effect::DIRECTORIES)
     }
 
     fn mkdir(path: Name, mode: c_uint) -> c_int {
-        tell(effect::CREATE, AT_FDCWD, path, effect::DIRECTORIES)
-    } => named;
+        report(effect::CREATE, AT_FDCWD, path, effect::DIRECTORIES)
+    } => report_return;
     fn mkdirat(directory: c_int, path: Name, mode: c_uint) -> c_int {
-        tell(effect::CREATE, directory, path, effect::DIRECTORIES)
-    } => named;
+        report(effect::CREATE, directory, path, effect::DIRECTORIES)
+    } => report_return;
     fn link(old: Name, new: Name) -> c_int {
-        tell(effect::CREATE, AT_FDCWD, new, effect::FILES)
-    } => named;
+        report(effect::CREATE, AT_FDCWD, new, effect::NON_DIRECTORIES)
+    } => report_return;
     fn linkat(
         old_directory: c_int, old: Name, new_directory: c_int, new: Name, flags: c_int
     ) -> c_int {
-        tell(effect::CREATE, new_directory, new, effect::FILES)
-    } => named;
+        report(effect::CREATE, new_directory, new, effect::NON_DIRECTORIES)
+    } => report_return;
     fn symlink(target: Name, new: Name) -> c_int {
-        tell(effect::CREATE, AT_FDCWD, new, effect::FILES)
-    } => named;
+        report(effect::CREATE, AT_FDCWD, new, effect::NON_DIRECTORIES)
+    } => report_return;
     fn symlinkat(target: Name, directory: c_int, new: Name) -> c_int {
-        tell(effect::CREATE, directory, new, effect::FILES)
-    } => named;
+        report(effect::CREATE, directory, new, effect::NON_DIRECTORIES)
+    } => report_return;
 
-    fn truncate(path: Name, length: i64) -> c_int { tell(effect::TRUNCATE, AT_FDCWD, path, length) }
+    fn truncate(path: Name, length: i64) -> c_int { report(effect::TRUNCATE, AT_FDCWD, path, length) }
     fn truncate64(path: Name, length: i64) -> c_int {
-        tell(effect::TRUNCATE, AT_FDCWD, path, length)
+        report(effect::TRUNCATE, AT_FDCWD, path, length)
     }
     fn ftruncate(fd: c_int, length: i64) -> c_int {
-        tell(effect::FTRUNCATE, fd, core::ptr::null(), length)
+        report(effect::FTRUNCATE, fd, core::ptr::null(), length)
     }
     fn ftruncate64(fd: c_int, length: i64) -> c_int {
-        tell(effect::FTRUNCATE, fd, core::ptr::null(), length)
+        report(effect::FTRUNCATE, fd, core::ptr::null(), length)
     }
 }

@@ -20,7 +20,7 @@ const M_MMAP_MAX: c_int = -4;
 const M_ARENA_MAX: c_int = -8;
 
 /// Configures the heap: program break only, one arena, `key` in freed blocks.
-pub fn equalise(key: u64) {
+pub fn configure(key: u64) {
     // SAFETY: mallopt(3).
     unsafe {
         mallopt(M_MMAP_MAX, 0);

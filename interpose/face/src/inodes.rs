@@ -1,7 +1,7 @@
 //! Reports changes of inodes' attributes to the runtime before they happen ([`crate::files`]).
 #![allow(unsafe_code)]
 
-use crate::told::{AT_FDCWD, tell, tell_two, told};
+use crate::effect_reports::{AT_FDCWD, report, report_pair, reporting_functions};
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use core::ptr::null;
 use understudy_abi::effect::{ATTRIBUTE, NO_FOLLOW};
@@ -22,7 +22,7 @@ unsafe fn by_name(directory: c_int, path: Name, flags: c_int) -> bool {
         0
     };
     // SAFETY: guaranteed by the caller.
-    unsafe { tell(ATTRIBUTE, directory, path, value) }
+    unsafe { report(ATTRIBUTE, directory, path, value) }
 }
 
 /// Reports a change of an extended attribute.
@@ -33,10 +33,10 @@ unsafe fn by_name(directory: c_int, path: Name, flags: c_int) -> bool {
 /// The strings must be valid or null.
 unsafe fn extended(file: c_int, path: Name, name: Name, value: i64) -> bool {
     // SAFETY: guaranteed by the caller.
-    unsafe { tell_two(ATTRIBUTE, file, path, AT_FDCWD, name, value) }
+    unsafe { report_pair(ATTRIBUTE, file, path, AT_FDCWD, name, value) }
 }
 
-told! {
+reporting_functions! {
     fn chmod(path: Name, mode: c_uint) -> c_int { by_name(AT_FDCWD, path, 0) }
     fn lchmod(path: Name, mode: c_uint) -> c_int { by_name(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW) }
     fn fchmod(fd: c_int, mode: c_uint) -> c_int { by_name(fd, null(), 0) }

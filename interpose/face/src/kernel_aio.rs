@@ -6,11 +6,11 @@
 
 use crate::kernel_use::KERNEL_USE;
 use crate::libc::next;
-use crate::overwrites::{Buffer, before_parts};
+use crate::overwrites::{Buffer, report_parts};
 use crate::{stop, threads};
 use core::ffi::{c_int, c_long, c_uint, c_void};
 use core::sync::atomic::AtomicPtr;
-use understudy_abi::kernel_aio::{Context, Request};
+use understudy_abi::kernel_aio::{AioContext, AioRequest};
 
 pub const IO_SETUP: usize = 206;
 pub const IO_DESTROY: usize = 207;
@@ -27,7 +27,7 @@ fn real_call() -> unsafe extern "C" fn(usize, usize, usize, usize) -> c_long {
 ///
 /// The call and its record are then on one side of a cut.
 fn uninterrupted(call: impl FnOnce() -> c_long) -> c_long {
-    let is_held = threads::hold();
+    let is_held = threads::block_stops();
     let result = call();
     if is_held {
         stop::unblock();
@@ -45,7 +45,7 @@ pub unsafe extern "C" fn io_setup(requests: c_uint, context: *mut usize) -> c_lo
         unsafe {
             let result = real_call()(IO_SETUP, requests as usize, context as usize, 0);
             if result == 0 {
-                KERNEL_USE.contexts.insert(Context {
+                KERNEL_USE.contexts.insert(AioContext {
                     address: context.read_unaligned(),
                     requests,
                     submitted: 0,
@@ -76,11 +76,11 @@ pub unsafe extern "C" fn io_destroy(context: usize) -> c_long {
 pub unsafe extern "C" fn io_submit(
     context: usize,
     count: c_long,
-    requests: *const *const Request,
+    requests: *const *const AioRequest,
 ) -> c_long {
     let is_known = KERNEL_USE.contexts.find(context).is_some() && !requests.is_null();
     let noted = if is_known { count } else { 0 };
-    let mut is_held = threads::hold();
+    let mut is_held = threads::block_stops();
     // SAFETY: guaranteed by the caller.
     unsafe {
         for index in 0..usize::try_from(noted).unwrap_or(0) {
@@ -100,7 +100,7 @@ pub unsafe extern "C" fn io_submit(
 ///
 /// # Safety
 /// `request` must be a request that is about to be submitted, or null.
-unsafe fn before(request: *const Request) -> bool {
+unsafe fn before(request: *const AioRequest) -> bool {
     const WRITE: u16 = 1;
     const WRITE_PARTS: u16 = 8;
     // SAFETY: guaranteed by the caller.
@@ -118,7 +118,7 @@ unsafe fn before(request: *const Request) -> bool {
     };
     // SAFETY: the parts belong to the request.
     unsafe {
-        before_parts(
+        report_parts(
             request.fd,
             parts,
             count,

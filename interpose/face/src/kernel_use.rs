@@ -3,7 +3,7 @@
 //! The runtime reads such state only if a call has been counted here.
 #![allow(unsafe_code)]
 
-use crate::told::told;
+use crate::effect_reports::reporting_functions;
 use core::ffi::{c_int, c_uint, c_void};
 use core::sync::atomic::Ordering;
 use understudy_abi::kernel_use::KernelUse;
@@ -57,7 +57,7 @@ pub extern "C" fn count_policy(call: usize, start: usize, length: usize) {
     KERNEL_USE.policies.fetch_add(1, Ordering::Release);
 }
 
-told! {
+reporting_functions! {
     fn madvise(at: *mut c_void, length: usize, advice: c_int) -> c_int { count_advice(advice) }
     fn mlock(at: *const c_void, length: usize) -> c_int { count_lock() }
     fn mlock2(at: *const c_void, length: usize, flags: c_int) -> c_int { count_lock() }

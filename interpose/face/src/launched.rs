@@ -28,7 +28,7 @@ pub unsafe fn protection(list: *const *const c_char) -> Protection {
         return Protection::Manager;
     }
     // SAFETY: guaranteed by the caller.
-    match unsafe { can_meet(list) } {
+    match unsafe { can_guardians_connect(list) } {
         true => Protection::Guardian,
         false => Protection::None,
     }
@@ -61,7 +61,7 @@ pub unsafe fn is_launched(list: *const *const c_char) -> bool {
 ///
 /// # Safety
 /// As for [`protection`].
-unsafe fn can_meet(list: *const *const c_char) -> bool {
+unsafe fn can_guardians_connect(list: *const *const c_char) -> bool {
     // SAFETY: guaranteed by the caller.
     unsafe {
         launcher(list).is_some_and(|launcher| {
@@ -96,7 +96,7 @@ pub unsafe fn is_protection_required(list: *const *const c_char) -> bool {
 /// Returns true for the environment of a program of a protected job.
 ///
 /// Child processes inherit it. It lacks the launcher's variables, and names this library twice in
-/// LD_PRELOAD ([`environ::fixed`]).
+/// LD_PRELOAD ([`environ::second_execution`]).
 ///
 /// # Safety
 /// As for [`protection`].
@@ -104,7 +104,7 @@ pub unsafe fn is_of_program(list: *const *const c_char) -> bool {
     // SAFETY: guaranteed by the caller.
     unsafe {
         let preload = environ::value(list, environ::PRELOAD).unwrap_or_default();
-        environ::mentions(preload) > 1 && !environ::strings(list).any(environ::is_hidden)
+        environ::count_own_names(preload) > 1 && !environ::strings(list).any(environ::is_hidden)
     }
 }
 
@@ -115,7 +115,7 @@ pub unsafe fn is_of_program(list: *const *const c_char) -> bool {
 pub unsafe fn has_pmix_launcher(list: *const *const c_char) -> bool {
     let is_of_server = |entry: &[u8]| {
         entry
-            .strip_prefix(environ::LAUNCHERS)
+            .strip_prefix(environ::LAUNCHER_PREFIX)
             .is_some_and(|was| was.starts_with(b"PMIX_SERVER_URI"))
     };
     // SAFETY: guaranteed by the caller.

@@ -12,12 +12,12 @@
 #![allow(unsafe_code)]
 
 use crate::link::Extent;
-use crate::{passive, stop, sys, threads};
+use crate::{passive_libraries, stop, sys, threads};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use understudy_abi::{
     LD_HEAP_CLASSES as CLASSES, LD_HEAP_HEADER as HEADER, LD_HEAP_REGIONS, LD_HEAP_SIZE,
-    LIBRARY_PLACES, LoaderHeap, RUNTIME_LD_HEAP, USER_LD_HEAP, ZONE_SHIFT, ZONE_TAG,
+    LoaderHeap, MAX_LIBRARY_ADDRESSES, PROGRAM_LD_HEAP, RUNTIME_LD_HEAP, ZONE_SHIFT, ZONE_TAG,
 };
 
 /// Size of the region of each class.
@@ -31,7 +31,7 @@ const LINK_MAP: usize = 1;
 ///
 /// ld.so requests link maps, and no other data of this size, with `calloc(size, 1)`
 /// (`_dl_new_object` of glibc).
-const LEAST_LINK_MAP: usize = 512;
+const MIN_LINK_MAP_SIZE: usize = 512;
 
 /// Size of an entry of a thread's vector, by which its allocation is recognised.
 ///
@@ -57,14 +57,14 @@ struct Heap {
 /// Reserved blocks for the next link maps of the program side.
 ///
 /// They are in order; 0 ends the list.
-static mut LINK_MAPS: [usize; LIBRARY_PLACES] = [0; LIBRARY_PLACES];
+static mut LINK_MAPS: [usize; MAX_LIBRARY_ADDRESSES] = [0; MAX_LIBRARY_ADDRESSES];
 /// Reserved block for the program side's next request for other data, or zero.
 static NEXT_BLOCK: AtomicUsize = AtomicUsize::new(0);
 
 static LOCK: AtomicBool = AtomicBool::new(false);
 static mut HEAPS: [Heap; 2] = [
     Heap {
-        start: USER_LD_HEAP,
+        start: PROGRAM_LD_HEAP,
         used: [0; CLASSES],
         free: [0; CLASSES],
         changes: 0,
@@ -80,7 +80,7 @@ static mut HEAPS: [Heap; 2] = [
 /// Functions that ld.so used before, for blocks of these functions.
 ///
 /// They are malloc, calloc, free and realloc.
-static BEFORE: [AtomicUsize; 4] = [const { AtomicUsize::new(0) }; 4];
+static FORMER_FUNCTIONS: [AtomicUsize; 4] = [const { AtomicUsize::new(0) }; 4];
 const NAMES: [&core::ffi::CStr; 4] = [c"malloc", c"calloc", c"free", c"realloc"];
 
 fn with_heap<T>(index: usize, work: impl FnOnce(&mut Heap) -> T) -> T {
@@ -169,25 +169,25 @@ impl Heap {
 /// Returns the index of the heap that contains a block.
 fn owner(block: *mut c_void) -> Option<usize> {
     let at = block as usize;
-    [USER_LD_HEAP, RUNTIME_LD_HEAP]
+    [PROGRAM_LD_HEAP, RUNTIME_LD_HEAP]
         .iter()
         .position(|&start| (start..start + LD_HEAP_SIZE).contains(&at))
 }
 
-fn side() -> usize {
+fn current_side() -> usize {
     let here = 0u8;
     usize::from(&raw const here as usize >> ZONE_SHIFT == ZONE_TAG)
 }
 
 extern "C" fn ld_malloc(size: usize) -> *mut c_void {
-    let side = side();
+    let side = current_side();
     if side == 0 {
         if threads::is_for_another() {
             return programs_malloc(size);
         }
-        passive::allocates();
+        passive_libraries::hide_new_constructors();
         let wanted = NEXT_BLOCK.swap(0, Ordering::Relaxed);
-        if wanted != 0 && size <= room(wanted) {
+        if wanted != 0 && size <= usable_size(wanted) {
             return wanted as *mut c_void;
         }
     }
@@ -198,13 +198,13 @@ fn programs_malloc(size: usize) -> *mut c_void {
     // SAFETY: the pointer is ld.so's former malloc().
     unsafe {
         let malloc: extern "C" fn(usize) -> *mut c_void =
-            core::mem::transmute(BEFORE[0].load(Ordering::Relaxed));
+            core::mem::transmute(FORMER_FUNCTIONS[0].load(Ordering::Relaxed));
         malloc(size)
     }
 }
 
 /// Returns the size of a block of these heaps in bytes, without its header.
-fn room(block: usize) -> usize {
+fn usable_size(block: usize) -> usize {
     // SAFETY: the class of a block of these heaps precedes it.
     (1 << unsafe { ((block - HEADER) as *const usize).read() }) - HEADER
 }
@@ -220,9 +220,9 @@ fn link_map(size: usize) -> *mut c_void {
     unsafe {
         let list = &raw mut LINK_MAPS;
         let wanted = (*list)[0];
-        let block = if wanted == 0 || size > room(wanted) {
-            passive::allocates();
-            let is_held = threads::hold();
+        let block = if wanted == 0 || size > usable_size(wanted) {
+            passive_libraries::hide_new_constructors();
+            let is_held = threads::block_stops();
             let block = with_heap(0, |heap| heap.allocate(size));
             if is_held {
                 stop::unblock();
@@ -232,7 +232,7 @@ fn link_map(size: usize) -> *mut c_void {
             core::ptr::copy(
                 list.cast::<usize>().add(1),
                 list.cast::<usize>(),
-                LIBRARY_PLACES - 1,
+                MAX_LIBRARY_ADDRESSES - 1,
             );
             wanted as *mut c_void
         };
@@ -251,12 +251,12 @@ extern "C" fn ld_calloc(count: usize, size: usize) -> *mut c_void {
     let Some(total) = count.checked_mul(size) else {
         return core::ptr::null_mut();
     };
-    let is_link_map = size == 1 && count >= LEAST_LINK_MAP && side() == 0;
-    let is_vector = size == VECTOR_ENTRY && side() == 0;
+    let is_link_map = size == 1 && count >= MIN_LINK_MAP_SIZE && current_side() == 0;
+    let is_vector = size == VECTOR_ENTRY && current_side() == 0;
     let block = if is_link_map {
         link_map(total)
     } else if is_vector {
-        threads::note_of_libc();
+        threads::count_libc_thread();
         programs_malloc(total)
     } else {
         ld_malloc(total)
@@ -275,14 +275,14 @@ extern "C" fn ld_calloc(count: usize, size: usize) -> *mut c_void {
 /// side has not been rolled back.
 unsafe extern "C" fn ld_free(block: *mut c_void) {
     match owner(block) {
-        Some(1) if side() == 0 => {}
+        Some(1) if current_side() == 0 => {}
         Some(index) => with_heap(index, |heap| heap.release(block as usize)),
         None if block.is_null() => {}
         None => {
             // SAFETY: the pointer is ld.so's former free(); its companion has allocated the block.
             unsafe {
                 let free: unsafe extern "C" fn(*mut c_void) =
-                    core::mem::transmute(BEFORE[2].load(Ordering::Relaxed));
+                    core::mem::transmute(FORMER_FUNCTIONS[2].load(Ordering::Relaxed));
                 free(block);
             }
         }
@@ -297,13 +297,13 @@ unsafe extern "C" fn ld_realloc(block: *mut c_void, size: usize) -> *mut c_void 
         // SAFETY: as in `ld_free`.
         return unsafe {
             let realloc: unsafe extern "C" fn(*mut c_void, usize) -> *mut c_void =
-                core::mem::transmute(BEFORE[3].load(Ordering::Relaxed));
+                core::mem::transmute(FORMER_FUNCTIONS[3].load(Ordering::Relaxed));
             realloc(block, size)
         };
     };
     // SAFETY: the class of a block precedes it; the old block is valid for its size.
     unsafe {
-        let room = room(block as usize);
+        let room = usable_size(block as usize);
         if size <= room {
             return block;
         }
@@ -321,7 +321,7 @@ unsafe extern "C" fn reserve(block: usize) -> bool {
 }
 
 /// Returns the data of the program side's heap that the runtime saves, restores and sets.
-pub fn told() -> LoaderHeap {
+pub fn layout() -> LoaderHeap {
     let heaps = &raw const HEAPS;
     // SAFETY: only addresses are taken, of statics.
     unsafe {
@@ -347,7 +347,7 @@ pub enum HeapError {
 
 /// Makes ld.so use the two heaps.
 pub fn install(loader: &Extent) -> Result<(), HeapError> {
-    for heap in [USER_LD_HEAP, RUNTIME_LD_HEAP] {
+    for heap in [PROGRAM_LD_HEAP, RUNTIME_LD_HEAP] {
         sys::map_anonymous(heap, LD_HEAP_SIZE, sys::MAP_NORESERVE).map_err(HeapError::Memory)?;
     }
     unsafe extern "C" {
@@ -374,7 +374,7 @@ pub fn install(loader: &Extent) -> Result<(), HeapError> {
             let (Some(place), None) = (found.next(), found.next()) else {
                 return Err(HeapError::Function(name.to_str().unwrap_or("?")));
             };
-            BEFORE[index].store(theirs, Ordering::Relaxed);
+            FORMER_FUNCTIONS[index].store(theirs, Ordering::Relaxed);
             places[index] = place;
         }
     }

@@ -4,92 +4,92 @@
 //! constructor is the first one of the process. It does nothing in a process that no MPI launcher
 //! has started, or whose program does not use MPI.
 //!
-//! - [`boot`] decides whether and how to protect the process; [`aside`] bypasses protection and
+//! - [`boot`] decides whether and how to protect the process; [`bypass`] bypasses protection and
 //!   runs the program without this library;
 //! - [`environ`] gives the stacks of all ranks equal addresses; [`zone`] and [`ldheap`] separate
 //!   the memory of the runtime side;
 //! - [`link`] reads ld.so's lists; [`entry`] has the targets of the thunks; `thunks` is generated
 //!   from the call table;
 //! - [`limits`] refuses programs in an environment in which protection is impossible;
-//! - [`late`] prepares programs that load MPI while they run;
-//! - [`reopen`] handles programs that open libmpi themselves;
+//! - [`late_mpi`] prepares programs that load MPI while they run;
+//! - [`mpi_reopening`] handles programs that open libmpi themselves;
 //! - [`profiler`] keeps libraries that wrap MPI's procedures in front of this one; [`fortran`] adds
 //!   one for Fortran's procedures;
-//! - [`sharing`] counts mappings that other processes may share;
+//! - [`shared_mappings`] counts mappings that other processes may share;
 //! - [`exec`] keeps a program that the rank's process executes in the role of the rank;
-//! - [`fatal`] handles signals that terminate the program; [`at_exit`] and [`leave`] handle its
+//! - [`fatal_signals`] handles signals that terminate the program; [`at_exit`] and [`immediate_exit`] handle its
 //!   exit;
-//! - [`stop`] contains the code that stops threads of the program;
-//! - [`turns`] contains the MPI lock, with which any thread can call MPI;
+//! - [`exit_refused`] contains the code that stops threads of the program;
+//! - [`mpi_lock`] contains the MPI lock, with which any thread can call MPI;
 //! - [`told`] reports effects to the runtime: [`files`] those of the program on files,
 //!   [`overwrites`] those that overwrite parts of them;
 //! - [`relay`] starts the process that writes standard output exactly once.
 #![no_std]
 
-mod aside;
 mod at_exit;
 mod auxv;
-mod block;
 mod boot;
+mod bypass;
 mod cancellation;
 mod child_effects;
 mod closing;
 mod directories;
-mod draws;
+mod effect_reports;
 mod entry;
 mod environ;
+mod environment_block;
 mod exec;
-mod fatal;
+mod fatal_signals;
 mod files;
 mod fortran;
-mod guard;
+mod futex_lock;
+mod guardian;
+mod hash_seed;
 mod heap;
+mod immediate_exit;
 mod inodes;
 mod kernel_aio;
 mod kernel_use;
-mod late;
+mod late_mpi;
 mod launched;
 mod ldheap;
-mod leave;
 mod libc;
+mod libc_procedures;
 mod libpath;
 mod limits;
 mod link;
 mod load;
-mod lock;
+mod lost_environment;
+mod messages;
+mod mpi_lock;
+mod mpi_reopening;
 #[cfg(feature = "mpich")]
 mod mpich;
-mod msg;
-mod nested;
-mod noted;
+mod nested_launcher;
 mod overwrites;
-mod passive;
+mod passive_libraries;
 mod pid_namespace;
 mod posix_queues;
 mod process_number;
 mod processes;
 mod processor_time;
 mod profiler;
+mod program_namespace;
 mod raw_calls;
+mod recorded_process;
 mod relay;
-mod reopen;
 mod saved_environment;
-mod services;
-mod sharing;
-mod sources;
+mod shared_mappings;
 mod stack;
 mod stop;
-mod stray;
 mod sys;
 mod system_v;
 mod temporary;
 mod threads;
 mod thunks;
-mod told;
-mod turns;
 mod unpreloadable;
 mod unprepared;
-mod unseen;
+mod unseen_programs;
 mod zone;
 
 use core::ffi::{c_char, c_int};
@@ -112,7 +112,7 @@ unsafe extern "C" fn construct(argc: c_int, argv: *const *const c_char, envp: *m
 
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
-    msg::say(&message::internal_error(info));
+    messages::print(&message::internal_error(info));
     sys::exit(understudy_abi::exit::INTERNAL)
 }
 

@@ -1,7 +1,7 @@
 //! libc's definitions of functions that this library redefines.
 #![allow(unsafe_code)]
 
-use crate::msg::{Text, say};
+use crate::messages::{Text, print};
 use crate::sys;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
@@ -11,7 +11,7 @@ unsafe extern "C" {
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
 }
 
-/// Returns the next definition of `name`, which is looked up once.
+/// Returns the next definition of `ledger_path`, which is looked up once.
 ///
 /// It is neither inlined nor a tail call of dlsym(3), because RTLD_NEXT depends on the caller's
 /// address.
@@ -25,7 +25,7 @@ pub fn next(real: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
     // SAFETY: dlsym(3).
     let found = core::hint::black_box(unsafe { dlsym(RTLD_NEXT, name.as_ptr()) });
     if found.is_null() {
-        say(&message::missing_libc_function(Text(name.to_bytes())));
+        print(&message::missing_libc_function(Text(name.to_bytes())));
         sys::exit(127);
     }
     real.store(found, Ordering::Relaxed);

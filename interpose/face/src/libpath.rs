@@ -9,12 +9,12 @@
 //! directories can exist.
 #![allow(unsafe_code)]
 
-use crate::block::Builder;
+use crate::environment_block::BlockBuilder;
 use core::ffi::c_char;
 
 const VARIABLE: &[u8] = b"LD_LIBRARY_PATH=";
 /// Prefix of the entry with the variable's original value.
-const WAS: &[u8] = b"UNDERSTUDY_WAS=";
+const ORIGINAL_PREFIX: &[u8] = b"UNDERSTUDY_WAS=";
 /// The number of directories is padded to a multiple of this.
 const STEP: usize = 128;
 const FILLER: &[u8] = b"/.understudy:";
@@ -33,11 +33,11 @@ const fn long(last: u8) -> [u8; LENGTH + 1] {
     name
 }
 
-static FIRST: [u8; LENGTH + 1] = long(b'1');
-static LAST: [u8; LENGTH + 1] = long(b'2');
+static FIRST_DIRECTORY: [u8; LENGTH + 1] = long(b'1');
+static LAST_DIRECTORY: [u8; LENGTH + 1] = long(b'2');
 
 /// Adds the padded variable, and its original value.
-pub fn add(builder: &mut Builder, path: Option<&[u8]>) {
+pub fn add(builder: &mut BlockBuilder, path: Option<&[u8]>) {
     let given = path.filter(|path| !path.is_empty());
     let is_separator = |&&byte: &&u8| byte == b':' || byte == b';';
     let count = 2 + given.map_or(0, |path| 1 + path.iter().filter(is_separator).count());
@@ -50,14 +50,14 @@ pub fn add(builder: &mut Builder, path: Option<&[u8]>) {
     let colon: &[u8] = if given.is_some() { b":" } else { b"" };
     builder.add(&[
         VARIABLE,
-        &FIRST,
+        &FIRST_DIRECTORY,
         given.unwrap_or(b""),
         colon,
         filled,
-        &LAST[..LENGTH],
+        &LAST_DIRECTORY[..LENGTH],
     ]);
     if let Some(path) = path {
-        builder.add(&[WAS, VARIABLE, path]);
+        builder.add(&[ORIGINAL_PREFIX, VARIABLE, path]);
     }
 }
 
@@ -68,15 +68,16 @@ pub fn of(entry: &[u8]) -> Option<&[u8]> {
 
 /// Returns true if [`add`] has created this entry for ld.so.
 pub fn is_padded(entry: &[u8]) -> bool {
-    of(entry).is_some_and(|path| path.starts_with(&FIRST))
+    of(entry).is_some_and(|path| path.starts_with(&FIRST_DIRECTORY))
 }
 
 /// Returns the user's entry, if this is the entry that keeps it.
 ///
 /// # Safety
 /// `entry` must be a string.
-pub unsafe fn given(entry: *const c_char) -> Option<*const c_char> {
+pub unsafe fn original_entry(entry: *const c_char) -> Option<*const c_char> {
     // SAFETY: guaranteed by the caller.
     let text = unsafe { crate::sys::bytes(entry) };
-    text.strip_prefix(WAS).map(|rest| rest.as_ptr().cast())
+    text.strip_prefix(ORIGINAL_PREFIX)
+        .map(|rest| rest.as_ptr().cast())
 }

@@ -1,16 +1,16 @@
 //! Limits and surroundings of the process with which protection is impossible.
 #![allow(unsafe_code)]
 
-use crate::aside::Program;
+use crate::bypass::Program;
 use crate::environ::{self, MANAGER};
 use crate::link::Path;
-use crate::msg::Text;
+use crate::messages::Text;
 use crate::sys::{self, nr, sys};
 use understudy_abi::RUNTIME_FD_BASE;
-use understudy_abi::limits::{ADDRESSES, DATA, FILES, Least};
+use understudy_abi::limits::{ADDRESSES, DATA, FILES, MinimumLimit};
 use understudy_catalogue::message;
 
-fn soft_limit(least: Least) -> u64 {
+fn soft_limit(least: MinimumLimit) -> u64 {
     sys::soft_limit(least.resource as usize)
 }
 

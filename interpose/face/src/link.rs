@@ -3,7 +3,7 @@
 //! Source: ld.so(8) for the search order.
 #![allow(unsafe_code)]
 
-use crate::msg::Text;
+use crate::messages::Text;
 use crate::sys::{self, nr, sys};
 use core::ffi::{CStr, c_char, c_void};
 use core::fmt::Display;
@@ -29,7 +29,7 @@ pub fn not_found() -> impl Display {
 }
 
 /// Preload libraries, with the soname that each replaces.
-const FACES: [(&[u8], &[u8]); 4] = [
+const PRELOAD_LIBRARIES: [(&[u8], &[u8]); 4] = [
     (b"/libunderstudy.so", b"libmpi.so.40"),
     (b"/libunderstudy_mpich.so", b"libmpi.so.12"),
     (b"/libunderstudy_debian.so", b"libmpich.so.12"),
@@ -37,7 +37,7 @@ const FACES: [(&[u8], &[u8]); 4] = [
 ];
 
 /// Prefixes of the names of MPI libraries; no preload library replaces Cray's.
-const LIBRARIES: [&[u8]; 4] = [
+const MPI_LIBRARY_PREFIXES: [&[u8]; 4] = [
     b"libmpi.so",
     b"libmpi_abi.so",
     b"libmpich.so",
@@ -75,7 +75,7 @@ pub fn libraries() -> impl Iterator<Item = &'static [u8]> + Clone {
 }
 
 /// Sets the value of an entry of an object's dynamic section, if the entry exists.
-pub fn set(object: &LinkMap, tag: usize, value: usize) {
+pub fn set_dynamic_entry(object: &LinkMap, tag: usize, value: usize) {
     let Some(entry) = object.entry(tag) else {
         return;
     };
@@ -99,16 +99,18 @@ pub fn needs_fortran_bindings(object: &LinkMap) -> bool {
 
 /// Returns true if an object is an MPI library, by its soname.
 pub fn is_mpi(object: &LinkMap) -> bool {
-    object
-        .strings(Dynamic::SONAME)
-        .any(|name| LIBRARIES.iter().any(|start| name.starts_with(start)))
+    object.strings(Dynamic::SONAME).any(|name| {
+        MPI_LIBRARY_PREFIXES
+            .iter()
+            .any(|start| name.starts_with(start))
+    })
 }
 
 /// Returns the file name of the preload library that replaces an MPI library.
-pub fn face_for(object: &LinkMap) -> Option<&'static [u8]> {
+pub fn preload_library_for(object: &LinkMap) -> Option<&'static [u8]> {
     let is_for =
         |(_, soname): &&(_, &[u8])| object.strings(Dynamic::SONAME).any(|name| name == *soname);
-    FACES.iter().find(is_for).map(|&(file, _)| file)
+    PRELOAD_LIBRARIES.iter().find(is_for).map(|&(file, _)| file)
 }
 
 /// A path under construction, which ends with a NUL.
@@ -383,23 +385,23 @@ pub fn own_base() -> usize {
     &raw const __ehdr_start as usize
 }
 
-static IS_ASKED: AtomicBool = AtomicBool::new(false);
-static mut ASKED: Path = Path::new();
+static IS_REQUESTED: AtomicBool = AtomicBool::new(false);
+static mut REQUESTED_FILE: Path = Path::new();
 
 /// Stores the file of libmpi that the program opens; only the first one counts.
-pub fn ask_for(file: Path) {
-    if !IS_ASKED.load(Ordering::Relaxed) {
+pub fn set_requested_file(file: Path) {
+    if !IS_REQUESTED.load(Ordering::Relaxed) {
         // SAFETY: written once, before it can be read.
-        unsafe { ASKED = file };
-        IS_ASKED.store(true, Ordering::Release);
+        unsafe { REQUESTED_FILE = file };
+        IS_REQUESTED.store(true, Ordering::Release);
     }
 }
 
 /// Returns the file of libmpi that the program has opened, if it has opened one.
 #[allow(static_mut_refs)]
-pub fn asked() -> Option<&'static Path> {
+pub fn requested_file() -> Option<&'static Path> {
     // SAFETY: written once, before the mark was set.
-    IS_ASKED
+    IS_REQUESTED
         .load(Ordering::Acquire)
-        .then_some(unsafe { &ASKED })
+        .then_some(unsafe { &REQUESTED_FILE })
 }

@@ -4,16 +4,16 @@
 //! first half of the reserved range, mappings of the second one in its second half.
 #![allow(unsafe_code)]
 
-use crate::aside::Program;
 use crate::auxv::Auxv;
+use crate::bypass::Program;
 use crate::launched;
 use crate::ldheap::HeapError;
 use crate::link::{self, Extent, OUR_SONAME, Path};
-use crate::relay::{Copies, Streams};
-use crate::zone::{self, Half, Library, PatchError, Patched};
+use crate::relay::{StreamCopies, StreamFunctions};
+use crate::zone::{self, Library, PatchError, Patched, ReservedHalf};
 use crate::{
-    at_exit, closing, entry, environ, late, ldheap, passive, services, sharing, sources, stop, sys,
-    threads, turns,
+    at_exit, closing, entry, environ, late_mpi, ldheap, libc_procedures, mpi_lock,
+    passive_libraries, program_namespace, shared_mappings, stop, sys, threads,
 };
 use core::ffi::{CStr, c_char, c_int, c_long, c_void};
 use understudy_abi::{
@@ -33,7 +33,7 @@ const LM_ID_NEWLM: c_long = -1;
 const RTLD_DI_LMID: c_int = 1;
 
 /// Data of execution 2 about the process.
-pub struct Second<'a> {
+pub struct SecondExecution<'a> {
     pub argc: c_int,
     pub argv: *const *const c_char,
     pub program: Program,
@@ -43,7 +43,7 @@ pub struct Second<'a> {
 }
 
 /// Reason for which execution 2 could not be completed.
-pub enum Failure {
+pub enum LoadFailure {
     Text(&'static str),
     NoMpiLibrary,
     Patch(&'static str, &'static str, PatchError),
@@ -59,7 +59,7 @@ pub enum Failure {
 /// Loads the runtime side, on a stack in the reserved range.
 ///
 /// For this stack, ld.so's mappings are in the reserved range, too.
-pub fn load(second: &Second<'_>) -> Result<(), Failure> {
+pub fn load(second: &SecondExecution<'_>) -> Result<(), LoadFailure> {
     // SAFETY: ld.so, at the address that the kernel has passed, and this library are mapped.
     let (loader, face) = unsafe {
         (
@@ -67,36 +67,42 @@ pub fn load(second: &Second<'_>) -> Result<(), Failure> {
             link::extent(link::own_base()),
         )
     };
-    zone::make_stubs().map_err(|_| Failure::Text(message::STUB_PAGE_TAKEN))?;
+    zone::make_stubs().map_err(|_| LoadFailure::Text(message::STUB_PAGE_TAKEN))?;
     patch(Library::Loader, Patched::Mmap, &loader, "ld.so", "mmap")?;
     threads::remember_main();
-    ldheap::install(&loader).map_err(Failure::Heap)?;
+    ldheap::install(&loader).map_err(LoadFailure::Heap)?;
     threads::make_libc_multithreaded()
-        .map_err(|_| Failure::Text(message::NO_THREAD_FOR_RUNTIME))?;
+        .map_err(|_| LoadFailure::Text(message::NO_THREAD_FOR_RUNTIME))?;
 
     let directory = Path::directory(link::own_path());
-    let copies = Copies::make();
+    let copies = StreamCopies::make();
     let start = |half| start_of(half, second, copies);
-    let (_, namespace) = open_namespace(directory, Half::Runtime, &start(Half::Runtime))?;
+    let (_, namespace) = open_namespace(
+        directory,
+        ReservedHalf::Runtime,
+        &start(ReservedHalf::Runtime),
+    )?;
     let runtime = open_sibling(directory, b"/libunderstudy_runtime.so", namespace)?;
-    zone::load_into(Half::Mpi).map_err(|_| Failure::Text(message::STUB_PAGE_NOT_WRITABLE))?;
-    let (shim, namespace) = open_namespace(directory, Half::Mpi, &start(Half::Mpi))?;
+    zone::load_into(ReservedHalf::Mpi)
+        .map_err(|_| LoadFailure::Text(message::STUB_PAGE_NOT_WRITABLE))?;
+    let (shim, namespace) =
+        open_namespace(directory, ReservedHalf::Mpi, &start(ReservedHalf::Mpi))?;
     let mut mpi = Path::new();
     // SAFETY: the saved environment.
     let library_path =
         unsafe { environ::value(second.program.environment, b"LD_LIBRARY_PATH=") }.unwrap_or(b"");
     if !link::find_library(OUR_SONAME, library_path, &mut mpi) {
-        return Err(Failure::NoMpiLibrary);
+        return Err(LoadFailure::NoMpiLibrary);
     }
     let mpi =
-        open(namespace, &mpi).map_err(|_| Failure::Loader(message::MPI_LIBRARY_NOT_LOADED))?;
+        open(namespace, &mpi).map_err(|_| LoadFailure::Loader(message::MPI_LIBRARY_NOT_LOADED))?;
     // SAFETY: the shim exports its function with this type; the handle is that of libmpi.
     unsafe {
         let function = shim_function(shim, c"understudy_shim_find_real")?;
         let function: unsafe extern "C" fn(*mut c_void) = core::mem::transmute(function);
         function(mpi);
     }
-    let mpi = Mpi {
+    let mpi = MpiNamespace {
         library: mpi,
         shim,
         copies,
@@ -105,10 +111,10 @@ pub fn load(second: &Second<'_>) -> Result<(), Failure> {
 }
 
 /// Handles of dlmopen(3) in the MPI library's namespace, and its standard output and error.
-struct Mpi {
+struct MpiNamespace {
     library: *mut c_void,
     shim: *mut c_void,
-    copies: Copies,
+    copies: StreamCopies,
 }
 
 fn patch(
@@ -117,10 +123,10 @@ fn patch(
     at: &Extent,
     name: &'static str,
     call_name: &'static str,
-) -> Result<(), Failure> {
+) -> Result<(), LoadFailure> {
     // SAFETY: the code is mapped; the process has one thread, which is not in that call.
     unsafe { zone::patch(library, call, at.code, at.code_length) }
-        .map_err(|error| Failure::Patch(name, call_name, error))
+        .map_err(|error| LoadFailure::Patch(name, call_name, error))
 }
 
 /// Opens a new namespace with the shim and a libc that the shim prepares.
@@ -128,14 +134,14 @@ fn patch(
 /// Returns the shim's handle and the namespace.
 fn open_namespace(
     directory: &[u8],
-    half: Half,
+    half: ReservedHalf,
     start: &ShimStart,
-) -> Result<(*mut c_void, c_long), Failure> {
+) -> Result<(*mut c_void, c_long), LoadFailure> {
     let shim = open_sibling(directory, b"/libunderstudy_shim.so", LM_ID_NEWLM)?;
     // SAFETY: dlsym(3) with the shim's handle.
     let own_function = unsafe { dlsym(shim, c"understudy_shim_start".as_ptr()) };
     zone::check(half, own_function as usize)
-        .map_err(|error| Failure::Patch("ld.so", "mmap", error))?;
+        .map_err(|error| LoadFailure::Patch("ld.so", "mmap", error))?;
     let mut namespace: c_long = 0;
     // SAFETY: RTLD_DI_LMID writes a c_long.
     unsafe { dlinfo(shim, RTLD_DI_LMID, (&raw mut namespace).cast()) };
@@ -143,27 +149,31 @@ fn open_namespace(
     Ok((shim, namespace))
 }
 
-fn open(namespace: c_long, path: &Path) -> Result<*mut c_void, Failure> {
+fn open(namespace: c_long, path: &Path) -> Result<*mut c_void, LoadFailure> {
     // SAFETY: dlmopen(3).
     let handle = unsafe { dlmopen(namespace, path.as_ptr(), RTLD_NOW) };
     if handle.is_null() {
-        Err(Failure::Loader(message::LIBRARY_NOT_LOADED))
+        Err(LoadFailure::Loader(message::LIBRARY_NOT_LOADED))
     } else {
         Ok(handle)
     }
 }
 
-fn open_sibling(directory: &[u8], name: &[u8], namespace: c_long) -> Result<*mut c_void, Failure> {
+fn open_sibling(
+    directory: &[u8],
+    name: &[u8],
+    namespace: c_long,
+) -> Result<*mut c_void, LoadFailure> {
     let mut path = Path::new();
     path.push(directory).push(name);
-    open(namespace, &path).map_err(|_| Failure::Loader(message::OWN_LIBRARY_NOT_LOADED))
+    open(namespace, &path).map_err(|_| LoadFailure::Loader(message::OWN_LIBRARY_NOT_LOADED))
 }
 
-fn shim_function(shim: *mut c_void, name: &CStr) -> Result<*mut c_void, Failure> {
+fn shim_function(shim: *mut c_void, name: &CStr) -> Result<*mut c_void, LoadFailure> {
     // SAFETY: dlsym(3) with the shim's handle.
     let function = unsafe { dlsym(shim, name.as_ptr()) };
     if function.is_null() {
-        return Err(Failure::Loader(message::SHIM_VERSION));
+        return Err(LoadFailure::Loader(message::SHIM_VERSION));
     }
     Ok(function)
 }
@@ -172,14 +182,14 @@ fn shim_function(shim: *mut c_void, name: &CStr) -> Result<*mut c_void, Failure>
 ///
 /// # Safety
 /// `shim` must be a handle whose scope has a libc.
-unsafe fn check_libc(shim: *mut c_void, half: Half) -> Result<(), Failure> {
+unsafe fn check_libc(shim: *mut c_void, half: ReservedHalf) -> Result<(), LoadFailure> {
     type Map = unsafe extern "C" fn(*mut c_void, usize, c_int, c_int, c_int, c_long) -> usize;
     type Remap = unsafe extern "C" fn(usize, usize, usize, c_int, ...) -> usize;
     const PROT_NONE: c_int = 0;
     const MAP_PRIVATE_ANONYMOUS: c_int = 0x22;
     const MREMAP_MAYMOVE: c_int = 1;
     const PAGE: usize = 4096;
-    let failed = |call| move |error| Failure::Patch("libc", call, error);
+    let failed = |call| move |error| LoadFailure::Patch("libc", call, error);
     // SAFETY: libc's functions have these types; only this function uses the mapping.
     unsafe {
         let map: Map = core::mem::transmute(shim_function(shim, c"mmap")?);
@@ -207,15 +217,15 @@ type StartShim = unsafe extern "C" fn(*const ShimStart) -> c_int;
 ///
 /// The runtime uses the program's descriptors 1 and 2; the MPI library has other descriptors in
 /// their place.
-fn start_of(half: Half, second: &Second<'_>, copies: Copies) -> ShimStart {
+fn start_of(half: ReservedHalf, second: &SecondExecution<'_>, copies: StreamCopies) -> ShimStart {
     let (first_descriptor, first_key) = match half {
-        Half::Runtime => (RUNTIME_FD_BASE, RUNTIME_FIRST_KEY),
-        Half::Mpi => (MPI_FD_BASE, MPI_FIRST_KEY),
+        ReservedHalf::Runtime => (RUNTIME_FD_BASE, RUNTIME_FIRST_KEY),
+        ReservedHalf::Mpi => (MPI_FD_BASE, MPI_FIRST_KEY),
     };
     // The runtime prints nothing itself and handles the program's descriptors.
     let [output, errors] = match half {
-        Half::Runtime => [1, 2],
-        Half::Mpi => [copies.library_output, copies.errors],
+        ReservedHalf::Runtime => [1, 2],
+        ReservedHalf::Mpi => [copies.library_output, copies.errors],
     };
     ShimStart {
         environment: second.program.environment,
@@ -223,11 +233,11 @@ fn start_of(half: Half, second: &Second<'_>, copies: Copies) -> ShimStart {
         first_key,
         output,
         errors,
-        layers: &raw const closing::LAYERS,
+        reserved_descriptors: &raw const closing::RESERVED_DESCRIPTORS,
     }
 }
 
-fn start_shim(shim: *mut c_void, half: Half, start: &ShimStart) -> Result<(), Failure> {
+fn start_shim(shim: *mut c_void, half: ReservedHalf, start: &ShimStart) -> Result<(), LoadFailure> {
     // SAFETY: the patched code is that of the namespace's libc. Only its initialisation has run,
     // and it must map nothing before the patch. The shim exports its function with this type.
     unsafe {
@@ -240,7 +250,7 @@ fn start_shim(shim: *mut c_void, half: Half, start: &ShimStart) -> Result<(), Fa
         let function: StartShim =
             core::mem::transmute(shim_function(shim, c"understudy_shim_start")?);
         if function(start) != 0 {
-            return Err(Failure::Text(message::OWN_LIBC_NOT_PREPARED));
+            return Err(LoadFailure::Text(message::OWN_LIBC_NOT_PREPARED));
         }
     }
     Ok(())
@@ -254,11 +264,11 @@ type RuntimeStart = unsafe extern "C" fn(*const BootInfo, *mut EntryPoints) -> c
 
 fn start_runtime(
     runtime: *mut c_void,
-    mpi: &Mpi,
-    second: &Second<'_>,
+    mpi: &MpiNamespace,
+    second: &SecondExecution<'_>,
     loader: &Extent,
     face: &Extent,
-) -> Result<(), Failure> {
+) -> Result<(), LoadFailure> {
     let symbols = entry::data_symbol_addresses();
     let mut directory = Path::new();
     directory.push(Path::directory(link::own_path()));
@@ -275,8 +285,8 @@ fn start_runtime(
         directory: directory.as_ptr(),
         loader_base: loader.base,
         loader_length: loader.length,
-        face_base: face.base,
-        face_length: face.length,
+        preload_base: face.base,
+        preload_length: face.length,
         stack_end: second.stack_end,
         link_map: link::first().cast(),
         data_symbols: symbols.as_ptr().cast(),
@@ -287,27 +297,27 @@ fn start_runtime(
         output: mpi.copies.output,
         library_output: mpi.copies.library_output,
         call_at_exit: at_exit::call_at_exit,
-        user_threads: threads::created(),
-        user_timer_threads: threads::created_for_timers(),
-        user_shared_maps: sharing::made(),
-        user_keys: sharing::keys(),
-        user_kernel: &raw const crate::kernel_use::KERNEL_USE,
-        user_number: &raw const crate::process_number::SEEN_NUMBER,
-        user_time: &raw const crate::processor_time::CARRIED_TIME,
-        carry_user_time: sources::carry_processor_time,
-        user_dlopen: passive::open,
-        user_dlsym: services::dlsym,
-        user_dlclose: services::dlclose,
-        user_sources: sources::addresses,
-        watch_user_sources: sources::watch,
-        user_hide_destructors: passive::hide_destructors,
-        library_places: &raw mut zone::LIBRARY_PLACES,
+        program_threads: threads::created(),
+        program_timer_threads: threads::created_for_timers(),
+        program_shared_maps: shared_mappings::mapping_count(),
+        program_protection_keys: shared_mappings::key_count(),
+        program_kernel_use: &raw const crate::kernel_use::KERNEL_USE,
+        program_process_number: &raw const crate::process_number::SEEN_NUMBER,
+        program_processor_time: &raw const crate::processor_time::CARRIED_TIME,
+        carry_processor_time: libc_procedures::carry_processor_time,
+        program_dlopen: passive_libraries::open,
+        program_dlsym: program_namespace::dlsym,
+        program_dlclose: program_namespace::dlclose,
+        program_libc_procedures: libc_procedures::addresses,
+        record_libc_procedures: libc_procedures::set_recording,
+        program_hide_destructors: passive_libraries::hide_destructors,
+        library_addresses: &raw mut zone::LIBRARY_ADDRESSES,
         loader_data: (loader.data, loader.data_length),
-        loader_heap: ldheap::told(),
-        user_iterate: services::iterate,
-        attribute_cells: (&raw mut services::ATTRIBUTE_CELLS).cast(),
+        loader_heap: ldheap::layout(),
+        program_iterate_phdr: program_namespace::iterate,
+        attribute_cells: (&raw mut program_namespace::ATTRIBUTE_CELLS).cast(),
         stop: stop::code(),
-        turns: turns::code(),
+        mpi_lock: mpi_lock::code(),
         entry: entry::ENTRY[0].as_ptr().cast(),
     };
     let mut points = EntryPoints {
@@ -325,7 +335,7 @@ fn start_runtime(
     let status = unsafe {
         let function = dlsym(runtime, c"understudy_runtime_start".as_ptr());
         if function.is_null() {
-            return Err(Failure::Loader(message::RUNTIME_VERSION));
+            return Err(LoadFailure::Loader(message::RUNTIME_VERSION));
         }
         let function: RuntimeStart = core::mem::transmute(function);
         function(&info, &mut points)
@@ -333,16 +343,16 @@ fn start_runtime(
     match status {
         0 if points.version == ABI_VERSION && points.slot_count as usize == entry::slot_count() => {
             // SAFETY: the runtime exports this function with this type.
-            let streams =
-                unsafe { Streams::of(runtime) }.ok_or(Failure::Loader(message::RUNTIME_VERSION))?;
-            crate::told::tell_runtime(points.file_effect);
-            crate::overwrites::tell_runtime(points.written);
-            crate::fatal::listen(points.fatal_signal);
+            let streams = unsafe { StreamFunctions::of(runtime) }
+                .ok_or(LoadFailure::Loader(message::RUNTIME_VERSION))?;
+            crate::effect_reports::connect(points.file_effect);
+            crate::overwrites::connect(points.written);
+            crate::fatal_signals::connect(points.fatal_signal);
             crate::cancellation::connect(points.cancelled);
             closing::begin();
-            sources::connect(points.source, entry::slot_count());
+            libc_procedures::connect(points.source, entry::slot_count());
             if second.program.is_late {
-                late::await_first_call(&points.enter, streams);
+                late_mpi::await_first_call(&points.enter, streams);
             } else {
                 entry::connect(&points.enter);
                 // An unprotected program keeps its own streams, so this is the last step.
@@ -350,8 +360,8 @@ fn start_runtime(
             }
             Ok(())
         }
-        0 => Err(Failure::Text(message::LIBRARY_VERSIONS)),
-        1 => Err(Failure::Runtime),
-        status => Err(Failure::Stop(status)),
+        0 => Err(LoadFailure::Text(message::LIBRARY_VERSIONS)),
+        1 => Err(LoadFailure::Runtime),
+        status => Err(LoadFailure::Stop(status)),
     }
 }

@@ -7,22 +7,22 @@
 //! functions; one function of that table is replaced.
 #![allow(unsafe_code)]
 
+use crate::effect_reports::{report, reporting_functions};
 use crate::libc::next;
-use crate::msg::say;
-use crate::noted::{self, written};
+use crate::messages::print;
+use crate::recorded_process::{self, written};
 use crate::sys::{self, nr, sys};
-use crate::told::{tell, told};
 use crate::{stop, threads};
 use core::ffi::{c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
-use understudy_abi::effect::{self, Part};
-use understudy_abi::written::{Known, Written};
+use understudy_abi::descriptor_facts::{DescriptorFact, DescriptorFacts};
+use understudy_abi::effect::{self, FilePart};
 use understudy_catalogue::message;
 
 static STREAM_WRITE: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Offset of a write at the descriptor's own position.
-const HERE: i64 = -1;
+const AT_POSITION: i64 = -1;
 /// Length of a part that extends to the end of the file.
 const TO_END: usize = isize::MAX as usize;
 
@@ -31,30 +31,30 @@ unsafe extern "C" {
 }
 
 /// Makes writes report to the runtime from now on.
-pub fn tell_runtime(written: *const Written) {
+pub fn connect(written: *const DescriptorFacts) {
     follow_streams();
     // SAFETY: an empty write to no file. It looks the function up now, because the first use may be
     // in a signal handler, where symbols cannot be looked up.
     unsafe { write(-1, core::ptr::null(), 0) };
-    noted::connect(written);
+    recorded_process::connect(written);
 }
 
 /// Discards the facts about a descriptor, which has been closed or changed.
 pub fn forget(fd: c_int) {
     if let Some(written) = written() {
-        written.learn(fd, Known::Unknown);
+        written.set(fd, DescriptorFact::Unknown);
     }
 }
 
 /// Returns true if the return of a call must be reported.
 pub fn is_name_awaited() -> bool {
-    written().is_some_and(Written::is_name_awaited)
+    written().is_some_and(DescriptorFacts::is_name_awaited)
 }
 
 /// Records that the program has got a descriptor.
-pub fn made(fd: c_int) {
+pub fn record_descriptor(fd: c_int) {
     if let Some(written) = written() {
-        written.made(fd);
+        written.record_new(fd);
     }
 }
 
@@ -62,15 +62,15 @@ pub fn made(fd: c_int) {
 ///
 /// # Safety
 /// `stream` must be a stream of libc, or null.
-pub unsafe fn made_stream(stream: *mut c_void) {
+pub unsafe fn record_stream(stream: *mut c_void) {
     if !stream.is_null() && written().is_some() {
         // SAFETY: guaranteed by the caller.
-        made(unsafe { fileno(stream) });
+        record_descriptor(unsafe { fileno(stream) });
     }
 }
 
 /// Queries the facts about a descriptor.
-fn look(fd: c_int) -> Known {
+fn query_descriptor(fd: c_int) -> DescriptorFact {
     const F_GETFL: usize = 3;
     const O_ACCMODE: isize = 0o3;
     const O_APPEND: isize = 0o2000;
@@ -90,9 +90,9 @@ fn look(fd: c_int) -> Known {
     let (names, mode, size) = (about[2], about[3] as u32, about[6] as i64);
     // The checkpoint contains files without a name.
     if result != 0 || !is_for_writing || names == 0 || mode & S_IFMT != S_IFREG {
-        return Known::Untold;
+        return DescriptorFact::Unreported;
     }
-    Known::File(size)
+    DescriptorFact::File(size)
 }
 
 /// Returns the position of a descriptor.
@@ -102,30 +102,32 @@ fn position(fd: c_int) -> i64 {
     unsafe { sys!(nr::LSEEK, fd, 0, SEEK_CUR) as i64 }
 }
 
-/// Reports a write of `length` bytes of a file, at `offset` or [`HERE`], if necessary.
+/// Reports a write of `length` bytes of a file, at `offset` or [`AT_POSITION`], if necessary.
 ///
-/// Returns true if the calling thread must be unblocked after the write ([`threads::hold`]).
+/// Returns true if the calling thread must be unblocked after the write ([`threads::block_stops`]).
 #[inline]
-fn before(fd: c_int, offset: i64, length: usize) -> bool {
+fn report_write(fd: c_int, offset: i64, length: usize) -> bool {
     match written() {
-        Some(written) if written.of(fd) != Known::Untold => {
-            before_file(written, fd, offset, length)
+        Some(written) if written.of(fd) != DescriptorFact::Unreported => {
+            report_file_write(written, fd, offset, length)
         }
         _ => false,
     }
 }
 
-fn before_file(written: &Written, fd: c_int, offset: i64, length: usize) -> bool {
-    if written.of(fd) == Known::Unknown && look(fd) == Known::Untold {
-        written.learn(fd, Known::Untold);
+fn report_file_write(written: &DescriptorFacts, fd: c_int, offset: i64, length: usize) -> bool {
+    if written.of(fd) == DescriptorFact::Unknown
+        && query_descriptor(fd) == DescriptorFact::Unreported
+    {
+        written.set(fd, DescriptorFact::Unreported);
         return false;
     }
     // A cut may have been made before this point.
-    let is_held = threads::hold();
-    if written.of(fd) == Known::Unknown {
-        written.learn(fd, look(fd));
+    let is_held = threads::block_stops();
+    if written.of(fd) == DescriptorFact::Unknown {
+        written.set(fd, query_descriptor(fd));
     }
-    let Known::File(size) = written.of(fd) else {
+    let DescriptorFact::File(size) = written.of(fd) else {
         return is_held;
     };
     if size == 0 || length == 0 {
@@ -135,34 +137,34 @@ fn before_file(written: &Written, fd: c_int, offset: i64, length: usize) -> bool
     if offset < 0 || offset >= size {
         return is_held;
     }
-    tell_part(effect::OVERWRITE, fd, offset, length) || is_held
+    report_part(effect::OVERWRITE, fd, offset, length) || is_held
 }
 
 /// Reports that a part of a file is about to be overwritten.
-fn tell_part(kind: u32, fd: c_int, offset: i64, length: usize) -> bool {
-    let part = Part {
+fn report_part(kind: u32, fd: c_int, offset: i64, length: usize) -> bool {
+    let part = FilePart {
         offset: offset.max(0) as u64,
         length: length as u64,
     };
     // SAFETY: no strings.
-    unsafe { tell(kind, fd, core::ptr::null(), (&raw const part) as i64) }
+    unsafe { report(kind, fd, core::ptr::null(), (&raw const part) as i64) }
 }
 
 /// Reports a mapping of a file, which permits overwriting it.
 ///
 /// The program may also obtain write access or a greater length later (mprotect(2), mremap(2)).
-pub fn before_map(flags: c_int, fd: c_int) -> bool {
+pub fn report_mapping(flags: c_int, fd: c_int) -> bool {
     const MAP_SHARED: c_int = 1;
     const MAP_ANONYMOUS: c_int = 0x20;
     let is_of_file = flags & MAP_SHARED != 0 && flags & MAP_ANONYMOUS == 0 && fd >= 0;
     is_of_file
         && written().is_some()
-        && look(fd) != Known::Untold
-        && tell_part(effect::MAP, fd, 0, TO_END)
+        && query_descriptor(fd) != DescriptorFact::Unreported
+        && report_part(effect::OVERWRITE_BY_MAPPING, fd, 0, TO_END)
 }
 
 /// Reports fallocate(2) in a mode that changes existing bytes.
-fn before_fallocate(fd: c_int, mode: c_int, offset: i64, length: i64) -> bool {
+fn report_fallocate(fd: c_int, mode: c_int, offset: i64, length: i64) -> bool {
     const PUNCH_HOLE: c_int = 0x02;
     const COLLAPSE_RANGE: c_int = 0x08;
     const ZERO_RANGE: c_int = 0x10;
@@ -170,10 +172,10 @@ fn before_fallocate(fd: c_int, mode: c_int, offset: i64, length: i64) -> bool {
     if written().is_none() {
         false
     } else if mode & (COLLAPSE_RANGE | INSERT_RANGE) != 0 {
-        tell_part(effect::OVERWRITE, fd, offset, TO_END)
+        report_part(effect::OVERWRITE, fd, offset, TO_END)
     } else {
         mode & (PUNCH_HOLE | ZERO_RANGE) != 0
-            && tell_part(effect::OVERWRITE, fd, offset, length.max(0) as usize)
+            && report_part(effect::OVERWRITE, fd, offset, length.max(0) as usize)
     }
 }
 
@@ -181,7 +183,7 @@ fn before_fallocate(fd: c_int, mode: c_int, offset: i64, length: i64) -> bool {
 ///
 /// # Safety
 /// `parts` must be valid.
-pub unsafe fn before_parts(
+pub unsafe fn report_parts(
     fd: c_int,
     parts: *const Buffer,
     count: c_int,
@@ -193,9 +195,9 @@ pub unsafe fn before_parts(
     // SAFETY: guaranteed by the caller.
     let length = || unsafe { total(parts, count) };
     if flags & RWF_NOAPPEND != 0 && offset >= 0 && written().is_some() {
-        return tell_part(effect::OVERWRITE, fd, offset, length());
+        return report_part(effect::OVERWRITE, fd, offset, length());
     }
-    flags & RWF_APPEND == 0 && before(fd, offset, length())
+    flags & RWF_APPEND == 0 && report_write(fd, offset, length())
 }
 
 /// `struct iovec`.
@@ -219,30 +221,30 @@ unsafe fn total(parts: *const Buffer, count: c_int) -> usize {
         .fold(0usize, |sum, part| sum.saturating_add(part.length))
 }
 
-/// Returns an offset that is passed by address, or [`HERE`] for a null pointer.
+/// Returns an offset that is passed by address, or [`AT_POSITION`] for a null pointer.
 ///
 /// # Safety
 /// `offset` must be null or valid.
 unsafe fn place(offset: *const i64) -> i64 {
     // SAFETY: guaranteed by the caller.
-    unsafe { offset.as_ref() }.map_or(HERE, |offset| *offset)
+    unsafe { offset.as_ref() }.map_or(AT_POSITION, |offset| *offset)
 }
 
 /// Reports aio_write(3).
 ///
 /// # Safety
-/// `block` must be null or a control block.
-unsafe fn before_aio(block: *const AioBlock) -> bool {
+/// `environment_block` must be null or a control block.
+unsafe fn report_aio(block: *const AioBlock) -> bool {
     // SAFETY: guaranteed by the caller.
     unsafe { block.as_ref() }
-        .is_some_and(|block| before(block.fd, block.offset.max(0), block.length))
+        .is_some_and(|block| report_write(block.fd, block.offset.max(0), block.length))
 }
 
 /// Reports lio_listio(3).
 ///
 /// # Safety
 /// `list` must have `count` addresses, which are null or of control blocks.
-unsafe fn before_aio_list(list: *const *mut AioBlock, count: c_int) -> bool {
+unsafe fn report_aio_list(list: *const *mut AioBlock, count: c_int) -> bool {
     const LIO_WRITE: c_int = 1;
     let mut is_held = false;
     for index in 0..usize::try_from(count).unwrap_or(0) {
@@ -253,7 +255,7 @@ unsafe fn before_aio_list(list: *const *mut AioBlock, count: c_int) -> bool {
                 .as_ref()
                 .is_some_and(|block| block.operation == LIO_WRITE)
             {
-                is_held |= before_aio(block);
+                is_held |= report_aio(block);
             }
         }
     }
@@ -280,7 +282,7 @@ fn after_fcntl(fd: c_int, command: c_int, result: c_int) {
     const F_SETFL: c_int = 4;
     const F_DUPFD_CLOEXEC: c_int = 1030;
     match command {
-        F_DUPFD | F_DUPFD_CLOEXEC => made(result),
+        F_DUPFD | F_DUPFD_CLOEXEC => record_descriptor(result),
         F_SETFL => forget(fd),
         _ => {}
     }
@@ -290,67 +292,67 @@ type Bytes = *const c_void;
 type Buffers = *const Buffer;
 type AioBlocks = *const *mut AioBlock;
 
-told! {
-    fn write(fd: c_int, bytes: Bytes, length: usize) -> isize { before(fd, HERE, length) }
-    fn __write(fd: c_int, bytes: Bytes, length: usize) -> isize { before(fd, HERE, length) }
+reporting_functions! {
+    fn write(fd: c_int, bytes: Bytes, length: usize) -> isize { report_write(fd, AT_POSITION, length) }
+    fn __write(fd: c_int, bytes: Bytes, length: usize) -> isize { report_write(fd, AT_POSITION, length) }
     fn pwrite(fd: c_int, bytes: Bytes, length: usize, offset: i64) -> isize {
-        before(fd, offset, length)
+        report_write(fd, offset, length)
     }
     fn pwrite64(fd: c_int, bytes: Bytes, length: usize, offset: i64) -> isize {
-        before(fd, offset, length)
+        report_write(fd, offset, length)
     }
     fn __pwrite64(fd: c_int, bytes: Bytes, length: usize, offset: i64) -> isize {
-        before(fd, offset, length)
+        report_write(fd, offset, length)
     }
     fn writev(fd: c_int, parts: Buffers, count: c_int) -> isize {
-        before_parts(fd, parts, count, HERE, 0)
+        report_parts(fd, parts, count, AT_POSITION, 0)
     }
     fn pwritev(fd: c_int, parts: Buffers, count: c_int, offset: i64) -> isize {
-        before_parts(fd, parts, count, offset, 0)
+        report_parts(fd, parts, count, offset, 0)
     }
     fn pwritev64(fd: c_int, parts: Buffers, count: c_int, offset: i64) -> isize {
-        before_parts(fd, parts, count, offset, 0)
+        report_parts(fd, parts, count, offset, 0)
     }
     fn pwritev2(fd: c_int, parts: Buffers, count: c_int, offset: i64, flags: c_int) -> isize {
-        before_parts(fd, parts, count, offset, flags)
+        report_parts(fd, parts, count, offset, flags)
     }
     fn pwritev64v2(fd: c_int, parts: Buffers, count: c_int, offset: i64, flags: c_int) -> isize {
-        before_parts(fd, parts, count, offset, flags)
+        report_parts(fd, parts, count, offset, flags)
     }
     fn sendfile(to: c_int, from: c_int, offset: *mut i64, length: usize) -> isize {
-        before(to, HERE, length)
+        report_write(to, AT_POSITION, length)
     }
     fn sendfile64(to: c_int, from: c_int, offset: *mut i64, length: usize) -> isize {
-        before(to, HERE, length)
+        report_write(to, AT_POSITION, length)
     }
     fn copy_file_range(
         from: c_int, start: *mut i64, to: c_int, offset: *mut i64, length: usize, flags: c_uint
     ) -> isize {
-        before(to, place(offset), length)
+        report_write(to, place(offset), length)
     }
     fn splice(
         from: c_int, start: *mut i64, to: c_int, offset: *mut i64, length: usize, flags: c_uint
     ) -> isize {
-        before(to, place(offset), length)
+        report_write(to, place(offset), length)
     }
     fn fallocate(fd: c_int, mode: c_int, offset: i64, length: i64) -> c_int {
-        before_fallocate(fd, mode, offset, length)
+        report_fallocate(fd, mode, offset, length)
     }
     fn fallocate64(fd: c_int, mode: c_int, offset: i64, length: i64) -> c_int {
-        before_fallocate(fd, mode, offset, length)
+        report_fallocate(fd, mode, offset, length)
     }
-    fn aio_write(block: *mut AioBlock) -> c_int { before_aio(block) }
-    fn aio_write64(block: *mut AioBlock) -> c_int { before_aio(block) }
+    fn aio_write(block: *mut AioBlock) -> c_int { report_aio(block) }
+    fn aio_write64(block: *mut AioBlock) -> c_int { report_aio(block) }
     fn lio_listio(mode: c_int, list: AioBlocks, count: c_int, event: *mut c_void) -> c_int {
-        before_aio_list(list, count)
+        report_aio_list(list, count)
     }
     fn lio_listio64(mode: c_int, list: AioBlocks, count: c_int, event: *mut c_void) -> c_int {
-        before_aio_list(list, count)
+        report_aio_list(list, count)
     }
 
-    fn dup(fd: c_int) -> c_int { false } => made;
-    fn dup2(fd: c_int, other: c_int) -> c_int { false } => made;
-    fn dup3(fd: c_int, other: c_int, flags: c_int) -> c_int { false } => made;
+    fn dup(fd: c_int) -> c_int { false } => record_descriptor;
+    fn dup2(fd: c_int, other: c_int) -> c_int { false } => record_descriptor;
+    fn dup3(fd: c_int, other: c_int, flags: c_int) -> c_int { false } => record_descriptor;
     fn fcntl(fd: c_int, command: c_int, value: usize) -> c_int {
         false
     } => |result| after_fcntl(fd, command, result);
@@ -367,7 +369,7 @@ unsafe extern "C" fn stream_write(
 ) -> isize {
     // SAFETY: libc's function of this type, with its arguments.
     unsafe {
-        let is_held = before(fileno(stream), HERE, length.max(0) as usize);
+        let is_held = report_write(fileno(stream), AT_POSITION, length.max(0) as usize);
         let real: unsafe extern "C" fn(*mut c_void, *const c_void, isize) -> isize =
             core::mem::transmute(STREAM_WRITE.load(Ordering::Relaxed));
         let result = real(stream, bytes, length);
@@ -396,7 +398,7 @@ fn follow_streams() {
         // valid functions.
         unsafe {
             if *place != real || sys::protect(page, PAGE, READ_WRITE).is_err() {
-                say(&message::STREAMS_UNKNOWN);
+                print(&message::STREAMS_UNKNOWN);
                 return;
             }
             *place = stream_write as *mut c_void;

@@ -5,9 +5,9 @@
 //! there.
 #![allow(unsafe_code)]
 
-use crate::aside::{self, Program};
+use crate::bypass::{self, Program};
 use crate::environ::{self, PID_NAMESPACE};
-use crate::msg::Line;
+use crate::messages::Line;
 use crate::sys;
 use core::ffi::c_char;
 use core::fmt::Write;
@@ -40,7 +40,7 @@ pub unsafe fn stop_if_unusable(list: *const *const c_char) {
     // SAFETY: guaranteed by the caller.
     unsafe {
         if is_own(list) && uses_shared_memory(list) {
-            aside::stop(list, &message::PID_NAMESPACE_SHARED_MEMORY)
+            bypass::exit_refused(list, &message::PID_NAMESPACE_SHARED_MEMORY)
         }
     }
 }

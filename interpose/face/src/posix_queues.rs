@@ -1,8 +1,8 @@
 //! Reports new POSIX message queues of the program to the runtime.
 #![allow(unsafe_code)]
 
+use crate::effect_reports::report;
 use crate::libc::next;
-use crate::told::tell;
 use crate::{stop, threads};
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use core::sync::atomic::AtomicPtr;
@@ -37,7 +37,7 @@ pub unsafe extern "C" fn mq_open(
         if flags & O_CREAT == 0 {
             return real(name, flags, mode, attributes);
         }
-        let mut is_held = threads::hold();
+        let mut is_held = threads::block_stops();
         let errno = *__errno_location();
         let mut queue = real(name, flags | O_EXCL, mode, attributes);
         let is_new = queue >= 0;
@@ -46,7 +46,7 @@ pub unsafe extern "C" fn mq_open(
             queue = real(name, flags, mode, attributes);
         }
         if is_new {
-            is_held |= tell(effect::QUEUE, queue, name, 0);
+            is_held |= report(effect::POSIX_QUEUE, queue, name, 0);
         }
         if is_held {
             stop::unblock();

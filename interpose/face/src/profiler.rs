@@ -15,25 +15,25 @@ unsafe extern "C" {
 }
 
 /// Capacity for the name of a procedure, with the characters that follow it.
-const MOST: usize = 64;
+const MAX_NAME: usize = 64;
 
 /// Name of a procedure with gfortran's name mangling.
-struct Fortran([u8; MOST]);
+struct FortranName([u8; MAX_NAME]);
 
-impl Fortran {
-    fn of(name: &CStr) -> Option<Fortran> {
-        let mut text = [0; MOST];
+impl FortranName {
+    fn of(name: &CStr) -> Option<FortranName> {
+        let mut text = [0; MAX_NAME];
         let name = name.to_bytes();
         let (lower, rest) = text.split_at_mut_checked(name.len())?;
         lower.copy_from_slice(name);
         lower.make_ascii_lowercase();
         let [end, 0, ..] = rest else { return None };
         *end = b'_';
-        Some(Fortran(text))
+        Some(FortranName(text))
     }
 }
 
-impl core::ops::Deref for Fortran {
+impl core::ops::Deref for FortranName {
     type Target = CStr;
 
     fn deref(&self) -> &CStr {
@@ -54,7 +54,7 @@ pub fn find() -> Option<Path> {
     // A library with Fortran bindings may define procedures in C, too.
     let wraps = |name: &CStr| file_of(next(name)).filter(|file| !is_binding(file));
     let names = || SLOT_NAMES[..PROC_COUNT].iter();
-    let of_fortran = || names().find_map(|name| wraps(&Fortran::of(name)?));
+    let of_fortran = || names().find_map(|name| wraps(&FortranName::of(name)?));
     let has_fortran = link::objects().any(link::needs_fortran_bindings);
     let file = names()
         .find_map(|name| wraps(name))

@@ -4,7 +4,7 @@
 use crate::kernel_use::{self, MBIND, SET_MEMPOLICY_HOME_NODE};
 use crate::libc::next;
 use crate::stack::with_arguments_kept;
-use crate::{closing, draws, kernel_aio};
+use crate::{closing, hash_seed, kernel_aio};
 use core::arch::naked_asm;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicPtr, Ordering};
@@ -82,8 +82,8 @@ pub unsafe extern "C" fn syscall() {
         io_submit_number = const kernel_aio::IO_SUBMIT,
         close = sym closing::close,
         close_range = sym closing::close_range,
-        is_awaited = sym draws::IS_AWAITED,
-        answer = sym draws::answer,
+        is_awaited = sym hash_seed::IS_PENDING,
+        answer = sym hash_seed::answer,
         mbind_number = const MBIND,
         home_node_number = const SET_MEMPOLICY_HOME_NODE,
         count_policy = sym kernel_use::count_policy,

@@ -7,9 +7,9 @@
 //! are closed.
 #![allow(unsafe_code)]
 
-use crate::closing::LAYERS;
+use crate::closing::RESERVED_DESCRIPTORS;
 use crate::link::{Path, own_path};
-use crate::msg::say;
+use crate::messages::print;
 use crate::sys::{self, nr, sys};
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, Ordering};
@@ -45,7 +45,7 @@ fn is_terminal(fd: c_int) -> bool {
 }
 
 /// Returns type and inode of a descriptor's file; zeros if the descriptor is closed.
-fn about(fd: c_int) -> (u32, u64) {
+fn file_type_and_inode(fd: c_int) -> (u32, u64) {
     const FSTAT: usize = 5;
     let mut stat = [0u64; 18];
     // SAFETY: fstat(2) writes 144 bytes; st_ino is at offset 8, and st_mode is the 32-bit word at
@@ -60,28 +60,28 @@ fn about(fd: c_int) -> (u32, u64) {
 ///
 /// A regular file is restored by its offset instead.
 fn is_stream(fd: c_int) -> bool {
-    !matches!(about(fd).0, 0 | S_IFREG)
+    !matches!(file_type_and_inode(fd).0, 0 | S_IFREG)
 }
 
 /// Copies of standard output and error that do not pass through the relay.
 #[derive(Clone, Copy)]
-pub struct Copies {
+pub struct StreamCopies {
     pub output: c_int,
     pub errors: c_int,
     /// Standard output of the MPI library's namespace: standard error until the runtime decides.
     pub library_output: c_int,
 }
 
-impl Copies {
+impl StreamCopies {
     /// Copies the current descriptors; the copy of a closed one is negative.
-    pub fn make() -> Copies {
+    pub fn make() -> StreamCopies {
         let copy = |fd: c_int| {
             // SAFETY: fcntl(2).
             let copy = unsafe { sys!(nr::FCNTL, fd, F_DUPFD_CLOEXEC, RUNTIME_FD_BASE) as c_int };
-            LAYERS.add(copy);
+            RESERVED_DESCRIPTORS.add(copy);
             copy
         };
-        Copies {
+        StreamCopies {
             output: copy(1),
             errors: copy(2),
             library_output: copy(2),
@@ -136,7 +136,7 @@ fn spawn(relay: &Path, ledger: *const c_char) -> Result<(), c_int> {
         for (fd, pipe) in pipes.iter().enumerate().filter(|(_, pipe)| pipe[1] >= 0) {
             let original = sys!(nr::FCNTL, fd + 1, F_DUPFD_CLOEXEC, RUNTIME_FD_BASE);
             ORIGINALS[fd].store(original as i32, Ordering::Relaxed);
-            PIPES[fd].store(about(pipe[1]).1, Ordering::Relaxed);
+            PIPES[fd].store(file_type_and_inode(pipe[1]).1, Ordering::Relaxed);
             check(sys!(nr::DUP2, pipe[1], fd + 1))?;
             sys!(nr::CLOSE, pipe[0]);
             sys!(nr::CLOSE, pipe[1]);
@@ -179,52 +179,52 @@ unsafe fn detach(relay: &Path, ledger: *const c_char, pipes: &[[i32; 2]; 2]) -> 
 
 /// The runtime's functions for the streams of a protected program.
 #[derive(Clone, Copy)]
-pub struct Streams {
-    name: Ledger,
-    tell: StreamsStart,
+pub struct StreamFunctions {
+    ledger_path: LedgerPath,
+    set_ledger: SetLedger,
     flush: *mut c_void,
 }
 
 /// Function of the runtime that returns the path of the ledger.
-type Ledger = extern "C" fn() -> *const c_char;
+type LedgerPath = extern "C" fn() -> *const c_char;
 
 /// Function of the runtime that receives the path of the streams' ledger.
-type StreamsStart = unsafe extern "C" fn(*const c_char);
+type SetLedger = unsafe extern "C" fn(*const c_char);
 
 unsafe extern "C" {
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
     fn setvbuf(stream: *mut c_void, buffer: *mut c_char, mode: c_int, size: usize) -> c_int;
 }
 
-impl Streams {
+impl StreamFunctions {
     /// Looks up the runtime's functions.
     ///
     /// # Safety
     /// `runtime` must be the runtime's handle.
-    pub unsafe fn of(runtime: *mut c_void) -> Option<Streams> {
+    pub unsafe fn of(runtime: *mut c_void) -> Option<StreamFunctions> {
         // SAFETY: dlsym(3); the runtime exports functions of these names with these types.
         unsafe {
             let name = dlsym(runtime, c"understudy_runtime_ledger".as_ptr());
             let tell = dlsym(runtime, c"understudy_runtime_streams".as_ptr());
             let flush = dlsym(runtime, c"understudy_runtime_flush".as_ptr());
-            (!name.is_null() && !tell.is_null()).then(|| Streams {
+            (!name.is_null() && !tell.is_null()).then(|| StreamFunctions {
                 flush,
-                name: core::mem::transmute::<*mut c_void, Ledger>(name),
-                tell: core::mem::transmute::<*mut c_void, StreamsStart>(tell),
+                ledger_path: core::mem::transmute::<*mut c_void, LedgerPath>(name),
+                set_ledger: core::mem::transmute::<*mut c_void, SetLedger>(tell),
             })
         }
     }
 
     /// Starts the relay and notifies the runtime; runs on the runtime's stack.
     pub fn start(&self) {
-        let ledger = (self.name)();
+        let ledger = (self.ledger_path)();
         match start(ledger, Path::directory(own_path())) {
             // SAFETY: the string is the runtime's.
             Ok(()) => unsafe {
-                (self.tell)(ledger);
+                (self.set_ledger)(ledger);
                 FLUSH.store(self.flush, Ordering::Release);
             },
-            Err(error) => say(&message::relay_not_started(error)),
+            Err(error) => print(&message::relay_not_started(error)),
         }
     }
 }
@@ -237,7 +237,7 @@ pub struct Detached([c_int; 2]);
 /// Restores the original standard output and error of the process.
 ///
 /// First waits until the relay has written all output.
-pub fn give_back() -> Detached {
+pub fn restore_originals() -> Detached {
     let flush = FLUSH.load(Ordering::Acquire);
     if !flush.is_null() {
         // SAFETY: the runtime's function of this type.
@@ -248,7 +248,7 @@ pub fn give_back() -> Detached {
     }
     Detached([0, 1].map(|at| {
         let (fd, original) = (at as c_int + 1, ORIGINALS[at].load(Ordering::Relaxed));
-        if original < 0 || about(fd).1 != PIPES[at].load(Ordering::Relaxed) {
+        if original < 0 || file_type_and_inode(fd).1 != PIPES[at].load(Ordering::Relaxed) {
             return -1;
         }
         // SAFETY: fcntl(2), dup2(2) on descriptors of this process.

@@ -41,7 +41,7 @@ pub unsafe fn save(list: *const *const c_char, personality: usize) -> Result<i32
 }
 
 /// Environment at the time of [`save`].
-pub struct Saved {
+pub struct SavedEnvironment {
     /// Null-terminated array of strings, in memory of its own.
     pub list: *const *const c_char,
     /// The process's personality(2) before it was executed again.
@@ -49,7 +49,7 @@ pub struct Saved {
 }
 
 /// Reads the environment from the memfd into new memory at `address`, and closes the memfd.
-pub fn restore(fd: i32, address: usize) -> Option<Saved> {
+pub fn restore(fd: i32, address: usize) -> Option<SavedEnvironment> {
     let mut header = [0u64; 4];
     // SAFETY: reads into buffers of the given lengths; the strings are checked to be within the
     // blob.
@@ -78,7 +78,7 @@ pub fn restore(fd: i32, address: usize) -> Option<Saved> {
             pointers.add(index).write(at.cast());
             at = at.add(sys::bytes(at.cast()).len() + 1);
         }
-        Some(Saved {
+        Some(SavedEnvironment {
             list: pointers,
             personality: personality as usize,
         })

@@ -14,7 +14,7 @@ use understudy_abi::{STOP_SIGNAL, StopCode};
 
 static PARK: AtomicUsize = AtomicUsize::new(0);
 /// Handler that was installed before, for signals that are not the runtime's.
-static OTHERS: AtomicUsize = AtomicUsize::new(0);
+static OTHER_HANDLER: AtomicUsize = AtomicUsize::new(0);
 
 /// Number of restart_syscall(2).
 const RESTART: usize = 219;
@@ -97,7 +97,7 @@ core::arch::global_asm!(
     code = const CODE,
     value = const VALUE,
     park = sym PARK,
-    others = sym OTHERS,
+    others = sym OTHER_HANDLER,
     restart = const RESTART,
     rax = const RAX,
     rip = const RIP,
@@ -111,12 +111,12 @@ pub fn code() -> StopCode {
         handler: address(understudy_stop_handler),
         restart: address(understudy_stop_restart),
         restarted: address(understudy_stop_restarted),
-        noted: address(understudy_stop_noted),
+        result_stored: address(understudy_stop_noted),
         leave: address(understudy_stop_leave),
         restorer: address(understudy_stop_return),
         end: address(understudy_stop_end),
         park: PARK.as_ptr(),
-        others: OTHERS.as_ptr(),
+        other_handler: OTHER_HANDLER.as_ptr(),
     }
 }
 
@@ -147,7 +147,7 @@ pub fn unblock() {
     set(1);
 }
 
-pub fn give_way() {
+pub fn yield_processor() {
     // SAFETY: sched_yield(2).
     unsafe { sys!(nr::SCHED_YIELD) };
 }

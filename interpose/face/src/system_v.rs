@@ -4,14 +4,14 @@
 //! identifiers that the kernel has for the objects ([`understudy_abi::system_v`]).
 #![allow(unsafe_code)]
 
+use crate::effect_reports::report;
 use crate::kernel_use::KERNEL_USE;
 use crate::libc::next;
-use crate::told::tell;
 use crate::{stop, threads};
 use core::ffi::{CStr, c_char, c_int, c_long, c_short, c_ushort, c_void};
 use core::sync::atomic::AtomicPtr;
 use understudy_abi::effect;
-use understudy_abi::system_v::{MADE, MESSAGES, SEMAPHORES, UNDO};
+use understudy_abi::system_v::{CREATED, MESSAGES, SEMAPHORES, UNDO};
 
 const IPC_PRIVATE: c_int = 0;
 const IPC_CREAT: c_int = 0o1000;
@@ -44,7 +44,7 @@ pub struct Operation {
 /// `call` creates or opens the object with the given flags. Any process may use an object with a
 /// key, so only private objects are recorded as [`MADE`] by this process.
 fn get(kind: i64, (key, flags): (c_int, c_int), call: impl Fn(c_int) -> c_int) -> c_int {
-    let is_held = threads::hold();
+    let is_held = threads::block_stops();
     let is_private = key == IPC_PRIVATE;
     let can_be_new = is_private || flags & IPC_CREAT != 0;
     let exclusive = if can_be_new { IPC_EXCL } else { 0 };
@@ -56,8 +56,9 @@ fn get(kind: i64, (key, flags): (c_int, c_int), call: impl Fn(c_int) -> c_int) -
     let mut is_told = false;
     if identifier >= 0 {
         // SAFETY: no string is passed.
-        is_told = is_new && unsafe { tell(effect::OBJECT, identifier, core::ptr::null(), kind) };
-        let made = if is_private { MADE } else { 0 };
+        is_told = is_new
+            && unsafe { report(effect::SYSTEM_V_OBJECT, identifier, core::ptr::null(), kind) };
+        let made = if is_private { CREATED } else { 0 };
         identifier = KERNEL_USE.objects.open(kind, identifier, made);
     }
     if is_held || is_told {
@@ -109,8 +110,8 @@ fn control(
     if is_about_all(kind, command) {
         return call(identifier);
     }
-    let is_held = threads::hold();
-    let result = call(KERNEL_USE.objects.call(kind, identifier, 0));
+    let is_held = threads::block_stops();
+    let result = call(KERNEL_USE.objects.real_for_call(kind, identifier, 0));
     if command == IPC_RMID && result == 0 {
         KERNEL_USE.objects.remove(kind, identifier);
     }
@@ -173,11 +174,13 @@ unsafe fn semaphores(identifier: c_int, operations: *const Operation, count: usi
     };
     let has_undo = operations.iter().any(|it| it.flags & SEM_UNDO != 0);
     let flags = if has_undo { UNDO } else { 0 };
-    KERNEL_USE.objects.call(SEMAPHORES, identifier, flags)
+    KERNEL_USE
+        .objects
+        .real_for_call(SEMAPHORES, identifier, flags)
 }
 
 fn messages(identifier: c_int) -> c_int {
-    KERNEL_USE.objects.call(MESSAGES, identifier, 0)
+    KERNEL_USE.objects.real_for_call(MESSAGES, identifier, 0)
 }
 
 /// Defines libc's functions whose first argument is the identifier of an object.

@@ -1,7 +1,7 @@
 //! Threads of the program side.
 //!
 //! They are counted, and begin in code of this library, so that they can be stopped at any time
-//! ([`crate::stop`]). This module also creates one thread at the start
+//! ([`crate::exit_refused`]). This module also creates one thread at the start
 //! ([`make_libc_multithreaded`]).
 #![allow(unsafe_code)]
 
@@ -10,7 +10,7 @@ use crate::stop;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 use understudy_abi::control_block;
-use understudy_abi::turn::SEVERAL;
+use understudy_abi::mpi_lock::MULTIPLE_THREADS;
 
 /// Number of threads that the program side has created.
 static CREATED: AtomicU32 = AtomicU32::new(0);
@@ -58,20 +58,20 @@ pub fn count() -> u32 {
 }
 
 /// Work flags that receive [`SEVERAL`], or null.
-static TOLD: AtomicPtr<AtomicU8> = AtomicPtr::new(core::ptr::null_mut());
+static WORK_FLAGS: AtomicPtr<AtomicU8> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Sets a work flag when there is more than one thread.
-pub fn tell(told: *mut AtomicU8) {
-    TOLD.store(told, Ordering::Relaxed);
+pub fn set_work_flags(told: *mut AtomicU8) {
+    WORK_FLAGS.store(told, Ordering::Relaxed);
     if count() > 0 {
-        tell_of_several();
+        set_multiple_threads();
     }
 }
 
-fn tell_of_several() {
+fn set_multiple_threads() {
     // SAFETY: null, or a byte that lives as long as the process.
-    if let Some(told) = unsafe { TOLD.load(Ordering::Relaxed).as_ref() } {
-        told.fetch_or(SEVERAL, Ordering::SeqCst);
+    if let Some(told) = unsafe { WORK_FLAGS.load(Ordering::Relaxed).as_ref() } {
+        told.fetch_or(MULTIPLE_THREADS, Ordering::SeqCst);
     }
 }
 
@@ -104,33 +104,33 @@ fn real_join() -> unsafe extern "C" fn(usize, *mut *mut c_void) -> c_int {
 }
 
 /// A thread that has been created and has not begun.
-struct Beginning {
+struct StartPlace {
     is_taken: AtomicBool,
     start: AtomicUsize,
     argument: AtomicUsize,
 }
 
 /// Maximum number of threads that begin at the same time; further threads wait.
-const BEGINNINGS: usize = 64;
+const MAX_STARTING_THREADS: usize = 64;
 /// Places for threads that begin.
 ///
 /// No place is in use while all threads are stopped, because a thread that uses a place cannot be
 /// stopped.
-static BEGINNING: [Beginning; BEGINNINGS] = [const {
-    Beginning {
+static START_PLACES: [StartPlace; MAX_STARTING_THREADS] = [const {
+    StartPlace {
         is_taken: AtomicBool::new(false),
         start: AtomicUsize::new(0),
         argument: AtomicUsize::new(0),
     }
-}; BEGINNINGS];
+}; MAX_STARTING_THREADS];
 
-fn take_place() -> &'static Beginning {
+fn take_place() -> &'static StartPlace {
     loop {
-        let is_free = |place: &&Beginning| !place.is_taken.swap(true, Ordering::Acquire);
-        if let Some(place) = BEGINNING.iter().find(is_free) {
+        let is_free = |place: &&StartPlace| !place.is_taken.swap(true, Ordering::Acquire);
+        if let Some(place) = START_PLACES.iter().find(is_free) {
             return place;
         }
-        stop::give_way();
+        stop::yield_processor();
     }
 }
 
@@ -142,7 +142,7 @@ struct Task {
 }
 
 /// Returns the task of a new thread, which can be stopped from here on.
-extern "C" fn take_task(place: &Beginning) -> Task {
+extern "C" fn take_task(place: &StartPlace) -> Task {
     let task = Task {
         start: place.start.load(Ordering::Relaxed),
         argument: place.argument.load(Ordering::Relaxed),
@@ -173,7 +173,7 @@ unsafe extern "C" fn begin() {
 /// blocked.
 fn creating(create: impl FnOnce() -> c_int) -> c_int {
     CREATED.fetch_add(1, Ordering::Relaxed);
-    tell_of_several();
+    set_multiple_threads();
     let is_main = is_main();
     stop::block();
     if is_main {
@@ -187,8 +187,8 @@ fn creating(create: impl FnOnce() -> c_int) -> c_int {
     result
 }
 
-/// Creates a thread that starts in [`begin`] and continues with `start`.
-fn begun_by_us(
+/// Creates a thread that starts in [`begin`] and continues with `report_start`.
+fn create_counted_thread(
     start: *const c_void,
     argument: *mut c_void,
     create: impl FnOnce(*const c_void, *mut c_void) -> c_int,
@@ -207,10 +207,10 @@ fn begun_by_us(
 }
 
 /// Counts a thread that libc creates for itself, unless [`creating`] has counted it.
-pub fn note_of_libc() {
+pub fn count_libc_thread() {
     if is_main() && !MAIN_CREATES.load(Ordering::Relaxed) {
         CREATED.fetch_add(1, Ordering::Relaxed);
-        tell_of_several();
+        set_multiple_threads();
     }
 }
 
@@ -225,7 +225,7 @@ pub unsafe extern "C" fn pthread_create(
     start: *const c_void,
     argument: *mut c_void,
 ) -> c_int {
-    begun_by_us(start, argument, |begin, task| {
+    create_counted_thread(start, argument, |begin, task| {
         // SAFETY: guaranteed by the caller.
         unsafe { real_create()(thread, attributes, begin, task) }
     })
@@ -245,7 +245,7 @@ pub unsafe extern "C" fn thrd_create(
 ) -> c_int {
     static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
     type Create = unsafe extern "C" fn(*mut usize, *const c_void, *mut c_void) -> c_int;
-    begun_by_us(start, argument, |begin, task| {
+    create_counted_thread(start, argument, |begin, task| {
         // SAFETY: libc's function has this type; the caller guarantees the rest.
         unsafe {
             let real: Create = core::mem::transmute(next(&REAL, c"thrd_create"));
@@ -291,7 +291,7 @@ pub unsafe extern "C" fn timer_create(
     }
 }
 
-extern "C" fn nothing(_: *mut c_void) -> *mut c_void {
+extern "C" fn empty_thread(_: *mut c_void) -> *mut c_void {
     core::ptr::null_mut()
 }
 
@@ -309,7 +309,7 @@ pub fn make_libc_multithreaded() -> Result<(), c_int> {
     unsafe {
         pthread_attr_init(&mut attributes);
         pthread_attr_setstack(&mut attributes, stack as *mut c_void, STACK_SIZE);
-        let start: extern "C" fn(*mut c_void) -> *mut c_void = nothing;
+        let start: extern "C" fn(*mut c_void) -> *mut c_void = empty_thread;
         match real_create()(
             &mut thread,
             (&raw const attributes).cast(),
@@ -329,8 +329,8 @@ pub fn make_libc_multithreaded() -> Result<(), c_int> {
 ///
 /// The thread is about to change files. The change and its record in the runtime must be on one
 /// side of a cut. The main thread makes cuts itself. Returns true if the caller must call
-/// [`stop::unblock`] afterwards.
-pub fn hold() -> bool {
+/// [`exit_refused::unblock`] afterwards.
+pub fn block_stops() -> bool {
     let holds = !is_main();
     if holds {
         stop::block();

@@ -6,7 +6,7 @@
 
 use crate::environ;
 use crate::link::Path;
-use crate::msg::Text;
+use crate::messages::Text;
 use crate::sys::{self, nr, sys};
 use core::ffi::{CStr, c_char, c_int};
 use core::fmt::{Display, from_fn};
@@ -14,7 +14,7 @@ use understudy_catalogue::message;
 
 /// File argument of a function that executes a program.
 #[derive(Clone, Copy)]
-pub enum Executed {
+pub enum ExecutedFile {
     Path(*const c_char),
     /// A name; without a slash it is searched in PATH.
     Name(*const c_char),
@@ -44,7 +44,7 @@ impl Obstacle {
     }
 }
 
-impl Executed {
+impl ExecutedFile {
     /// Returns the file's path.
     ///
     /// # Safety
@@ -54,13 +54,13 @@ impl Executed {
         // SAFETY: guaranteed by the caller.
         unsafe {
             match self {
-                Executed::Path(name) => drop(path.push(sys::bytes(name))),
-                Executed::Name(name) => {
+                ExecutedFile::Path(name) => drop(path.push(sys::bytes(name))),
+                ExecutedFile::Name(name) => {
                     let search = environ::value(list, b"PATH=").unwrap_or(b"/bin:/usr/bin");
                     search_for(sys::bytes(name), search, &mut path);
                 }
-                Executed::Descriptor(fd) => push_descriptor(&mut path, fd),
-                Executed::At(directory, name) => {
+                ExecutedFile::Descriptor(fd) => push_descriptor(&mut path, fd),
+                ExecutedFile::At(directory, name) => {
                     let name = sys::bytes(name);
                     const AT_FDCWD: c_int = -100;
                     if directory != AT_FDCWD && name.first() != Some(&b'/') {
@@ -96,7 +96,7 @@ fn search_for(name: &[u8], search: &[u8], found: &mut Path) {
 
 fn push_descriptor(path: &mut Path, fd: c_int) {
     use core::fmt::Write;
-    let mut name = crate::msg::Line::new();
+    let mut name = crate::messages::Line::new();
     let _ = write!(name, "/proc/self/fd/{fd}");
     path.push(name.as_bytes());
 }

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::launched::{self, Protection};
-use crate::{aside, pid_namespace, stray};
+use crate::{bypass, lost_environment, pid_namespace};
 use core::ffi::c_char;
 use understudy_catalogue::message;
 
@@ -13,16 +13,16 @@ use understudy_catalogue::message;
 pub unsafe fn report(list: *const *const c_char) {
     // SAFETY: guaranteed by the caller.
     unsafe {
-        stray::refuse(list);
+        lost_environment::refuse(list);
         if !launched::is_concerned(list) {
             return;
         }
         pid_namespace::stop_if_unusable(list);
-        aside::note_aside(list);
+        bypass::mark_unprotected(list);
         if launched::protection(list) != Protection::None {
-            aside::say_unprotected(list, &message::MPI_LOADED_LATE);
+            bypass::report_unprotected(list, &message::MPI_LOADED_LATE);
         } else {
-            aside::say_unprotected(list, &message::SEVERAL_NODES_WITHOUT_LAUNCHER);
+            bypass::report_unprotected(list, &message::SEVERAL_NODES_WITHOUT_LAUNCHER);
         }
     }
 }

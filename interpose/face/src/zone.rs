@@ -25,7 +25,7 @@ use understudy_abi::{MPI_ZONE_START, STUB_PAGE, ZONE_END, ZONE_SHIFT, ZONE_START
 
 /// Halves of the reserved range: that of the runtime, and that of the MPI library.
 #[derive(Clone, Copy)]
-pub enum Half {
+pub enum ReservedHalf {
     /// First half, of the runtime.
     Runtime,
     /// Second half, of the MPI library; a reinit unmaps it completely.
@@ -35,25 +35,30 @@ pub enum Half {
 /// `address >> HALF_SHIFT` identifies the half.
 const HALF_SHIFT: u32 = ZONE_SHIFT - 1;
 /// Address at which allocation begins in each half.
-const FIRST: [usize; 2] = [ZONE_START + (2 << 30), MPI_ZONE_START];
+const FIRST_ADDRESS: [usize; 2] = [ZONE_START + (2 << 30), MPI_ZONE_START];
 /// Next address to allocate in each half.
 ///
 /// Ranges are not reserved: MAP_FIXED_NOREPLACE detects addresses that are in use.
-static NEXT: [AtomicUsize; 2] = [AtomicUsize::new(FIRST[0]), AtomicUsize::new(FIRST[1])];
+static NEXT_ADDRESS: [AtomicUsize; 2] = [
+    AtomicUsize::new(FIRST_ADDRESS[0]),
+    AtomicUsize::new(FIRST_ADDRESS[1]),
+];
 
 /// Addresses for the next libraries that ld.so maps for the program side.
 ///
 /// 0 ends the list. A replacement opens the libraries that the failed rank had opened, at equal
 /// addresses.
-pub static mut LIBRARY_PLACES: [usize; understudy_abi::LIBRARY_PLACES] =
-    [0; understudy_abi::LIBRARY_PLACES];
+pub static mut LIBRARY_ADDRESSES: [usize; understudy_abi::MAX_LIBRARY_ADDRESSES] =
+    [0; understudy_abi::MAX_LIBRARY_ADDRESSES];
 
 /// Minimum size of mappings that are aligned to a huge page.
-const LARGE: usize = 4 << 20;
+const MIN_ALIGNED_SIZE: usize = 4 << 20;
 const HUGE_PAGE: usize = 2 << 20;
 
 const _: () = assert!(
-    ZONE_TAG == 4 && LARGE == 2 * HUGE_PAGE && MPI_ZONE_START == (2 * ZONE_TAG + 1) << HALF_SHIFT
+    ZONE_TAG == 4
+        && MIN_ALIGNED_SIZE == 2 * HUGE_PAGE
+        && MPI_ZONE_START == (2 * ZONE_TAG + 1) << HALF_SHIFT
 );
 
 /// Replaces `mov $9,%eax; syscall` (mmap).
@@ -138,7 +143,7 @@ unsafe extern "C" fn zone_mmap<const HALF: usize>() {
         "8: mov eax, 9",
         "syscall",
         "ret",
-        places = sym LIBRARY_PLACES,
+        places = sym LIBRARY_ADDRESSES,
         deny_write = const 0x800,
         private = const 2,
         read = const 1,
@@ -146,13 +151,13 @@ unsafe extern "C" fn zone_mmap<const HALF: usize>() {
         tag = const ZONE_TAG,
         fixed = const 0x10_0010,
         noreplace = const 0x10_0000,
-        large = const LARGE,
+        large = const MIN_ALIGNED_SIZE,
         huge = const HUGE_PAGE,
-        next = sym NEXT,
+        next = sym NEXT_ADDRESS,
         half = const 8 * HALF,
         half_shift = const HALF_SHIFT,
         half_tag = const 2 * ZONE_TAG + HALF,
-        restart = const FIRST[HALF],
+        restart = const FIRST_ADDRESS[HALF],
     )
 }
 
@@ -190,9 +195,9 @@ unsafe extern "C" fn zone_mremap<const HALF: usize>() {
         "ret",
         shift = const ZONE_SHIFT,
         tag = const ZONE_TAG,
-        large = const LARGE,
+        large = const MIN_ALIGNED_SIZE,
         huge = const HUGE_PAGE,
-        next = sym NEXT,
+        next = sym NEXT_ADDRESS,
         half = const 8 * HALF,
     )
 }
@@ -260,11 +265,11 @@ unsafe extern "C" fn zone_shmat<const HALF: usize>() {
         // Maximum number of addresses that are tried.
         tries = const 4096,
         huge = const HUGE_PAGE,
-        next = sym NEXT,
+        next = sym NEXT_ADDRESS,
         half = const 8 * HALF,
         half_shift = const HALF_SHIFT,
         half_tag = const 2 * ZONE_TAG + HALF,
-        restart = const FIRST[HALF],
+        restart = const FIRST_ADDRESS[HALF],
     )
 }
 
@@ -291,7 +296,7 @@ impl Patched {
         [9, 25, 30][self as usize]
     }
 
-    fn target(self, half: Half) -> usize {
+    fn target(self, half: ReservedHalf) -> usize {
         let targets = [
             [zone_mmap::<0> as *const (), zone_mmap::<1> as *const ()],
             [zone_mremap::<0> as *const (), zone_mremap::<1> as *const ()],
@@ -307,7 +312,7 @@ pub enum Library {
     /// ld.so, which maps libraries for all namespaces.
     Loader,
     /// The libc of a namespace of the runtime side.
-    Libc(Half),
+    Libc(ReservedHalf),
 }
 
 impl Library {
@@ -324,7 +329,7 @@ impl Library {
     }
 }
 
-fn write_stub(library: Library, call: Patched, half: Half) {
+fn write_stub(library: Library, call: Patched, half: ReservedHalf) {
     let mut code = [0xcc_u8; 16];
     code[..6].copy_from_slice(&[0xff, 0x25, 0, 0, 0, 0]); // jmp *0(%rip)
     code[6..14].copy_from_slice(&(call.target(half) as u64).to_le_bytes());
@@ -336,9 +341,13 @@ fn write_stub(library: Library, call: Patched, half: Half) {
 pub fn make_stubs() -> Result<(), i32> {
     sys::map_anonymous(STUB_PAGE, 4096, 0)?;
     for (call, _) in Patched::ALL {
-        write_stub(Library::Loader, call, Half::Runtime);
-        write_stub(Library::Libc(Half::Runtime), call, Half::Runtime);
-        write_stub(Library::Libc(Half::Mpi), call, Half::Mpi);
+        write_stub(Library::Loader, call, ReservedHalf::Runtime);
+        write_stub(
+            Library::Libc(ReservedHalf::Runtime),
+            call,
+            ReservedHalf::Runtime,
+        );
+        write_stub(Library::Libc(ReservedHalf::Mpi), call, ReservedHalf::Mpi);
     }
     // SAFETY: the page belongs to this module.
     unsafe { sys::protect(STUB_PAGE, 4096, 5) }
@@ -347,7 +356,7 @@ pub fn make_stubs() -> Result<(), i32> {
 /// Makes ld.so map into this half for the runtime side from now on.
 ///
 /// After the start, only the MPI library opens libraries there.
-pub fn load_into(half: Half) -> Result<(), i32> {
+pub fn load_into(half: ReservedHalf) -> Result<(), i32> {
     // SAFETY: the page belongs to this module, and no other thread is in ld.so's mmap.
     unsafe { sys::protect(STUB_PAGE, 4096, 3)? };
     write_stub(Library::Loader, Patched::Mmap, half);
@@ -472,7 +481,7 @@ unsafe fn trampoline(instructions: usize, length: usize, stub: usize) -> Result<
 /// Fails if a mapping is outside of its half of the reserved range.
 ///
 /// The mapping must be one that patched code has made.
-pub fn check(half: Half, mapping: usize) -> Result<(), PatchError> {
+pub fn check(half: ReservedHalf, mapping: usize) -> Result<(), PatchError> {
     if mapping >> HALF_SHIFT == 2 * ZONE_TAG + half as usize {
         Ok(())
     } else {

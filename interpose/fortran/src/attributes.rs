@@ -91,21 +91,21 @@ type FortranDelete<T> = unsafe extern "C" fn(*mut c_int, *mut c_int, *mut T, *mu
 /// Callbacks of a key with their extra state.
 ///
 /// The C callbacks of the key receive its address as their extra state.
-struct Key<T> {
+struct AttributeKey<T> {
     copy: FortranCopy<T>,
     delete: FortranDelete<T>,
     extra_state: isize,
 }
 
 /// Conversion of an object's handle to its number in Fortran.
-type Number = unsafe extern "C" fn(Handle) -> c_int;
+type HandleToNumber = unsafe extern "C" fn(Handle) -> c_int;
 
 /// C procedure that creates a key.
 type CreateKey = unsafe extern "C" fn(*const c_void, Delete, *mut c_int, *mut c_void) -> c_int;
 
 /// Type of object that has attributes.
-trait Object {
-    const NUMBER: Number;
+trait AttributeOwner {
+    const NUMBER: HandleToNumber;
     const CREATE_KEY: CreateKey;
 }
 
@@ -113,24 +113,24 @@ struct Comm;
 struct Datatype;
 struct Win;
 
-impl Object for Comm {
-    const NUMBER: Number = PMPI_Comm_c2f;
+impl AttributeOwner for Comm {
+    const NUMBER: HandleToNumber = PMPI_Comm_c2f;
     const CREATE_KEY: CreateKey = PMPI_Comm_create_keyval;
 }
 
-impl Object for Win {
-    const NUMBER: Number = PMPI_Win_c2f;
+impl AttributeOwner for Win {
+    const NUMBER: HandleToNumber = PMPI_Win_c2f;
     const CREATE_KEY: CreateKey = PMPI_Win_create_keyval;
 }
 
-impl Object for Datatype {
-    const NUMBER: Number = PMPI_Type_c2f;
+impl AttributeOwner for Datatype {
+    const NUMBER: HandleToNumber = PMPI_Type_c2f;
     const CREATE_KEY: CreateKey = PMPI_Type_create_keyval;
 }
 
 /// # Safety
-/// MPI must call this function with a [`Key`] as the extra state.
-unsafe extern "C" fn copy<T: Integer, O: Object>(
+/// MPI must call this function with a [`AttributeKey`] as the extra state.
+unsafe extern "C" fn copy<T: Integer, O: AttributeOwner>(
     object: Handle,
     mut keyval: c_int,
     key: *mut c_void,
@@ -140,7 +140,7 @@ unsafe extern "C" fn copy<T: Integer, O: Object>(
 ) -> c_int {
     // SAFETY: the caller's promise; the program's callback takes the addresses of these.
     unsafe {
-        let key = &*key.cast::<Key<T>>();
+        let key = &*key.cast::<AttributeKey<T>>();
         let (mut number, mut extra_state) = (O::NUMBER(object), T::of(key.extra_state));
         let (mut value, mut result) = (T::of(value as isize), T::of(0));
         let (mut wanted, mut rc) = (0, SUCCESS);
@@ -163,7 +163,7 @@ unsafe extern "C" fn copy<T: Integer, O: Object>(
 
 /// # Safety
 /// As [`copy`].
-unsafe extern "C" fn delete<T: Integer, O: Object>(
+unsafe extern "C" fn delete<T: Integer, O: AttributeOwner>(
     object: Handle,
     mut keyval: c_int,
     value: *mut c_void,
@@ -171,7 +171,7 @@ unsafe extern "C" fn delete<T: Integer, O: Object>(
 ) -> c_int {
     // SAFETY: the caller's promise; the program's callback takes the addresses of these.
     unsafe {
-        let key = &*key.cast::<Key<T>>();
+        let key = &*key.cast::<AttributeKey<T>>();
         let (mut number, mut extra_state) = (O::NUMBER(object), T::of(key.extra_state));
         let (mut value, mut rc) = (T::of(value as isize), SUCCESS);
         (key.delete)(
@@ -191,21 +191,21 @@ unsafe extern "C" fn delete<T: Integer, O: Object>(
 ///
 /// # Safety
 /// The program must pass valid arguments, as the standard requires.
-unsafe fn create_key<T: Integer, O: Object>(
+unsafe fn create_key<T: Integer, O: AttributeOwner>(
     (copies, deletes): (FortranCopy<T>, FortranDelete<T>),
     extra_state: *const T,
     [keyval, ierr]: [*mut c_int; 2],
 ) {
     // SAFETY: guaranteed by the caller.
     unsafe {
-        let key = Key {
+        let key = AttributeKey {
             copy: copies,
             delete: deletes,
             extra_state: extra_state.read().value(),
         };
         let key = Box::into_raw(Box::new(key)).cast();
-        let copy =
-            (copy::<T, O> as Copy as *const c_void).map_addr(|address| address | fortran::FUNCTION);
+        let copy = (copy::<T, O> as Copy as *const c_void)
+            .map_addr(|address| address | fortran::INTEGER_FUNCTION_MARK);
         put(ierr, O::CREATE_KEY(copy, delete::<T, O>, keyval, key));
     }
 }
@@ -251,9 +251,9 @@ const FIRST_OF_WINDOWS: c_int = 7;
 /// Returns the key with which C procedures access an attribute that is an integer.
 ///
 /// Keys of predefined attributes are unchanged, because their values are addresses in C.
-fn of_integer(key: c_int) -> c_int {
+fn c_key(key: c_int) -> c_int {
     if key > WIN_MODEL {
-        key + fortran::KEY
+        key + fortran::INTEGER_KEY_OFFSET
     } else {
         key
     }
@@ -263,7 +263,7 @@ fn of_integer(key: c_int) -> c_int {
 ///
 /// # Safety
 /// The pointers must be the program's; the value of a predefined attribute must be an address.
-unsafe fn answer<T: Integer>(
+unsafe fn store_attribute<T: Integer>(
     ask: impl FnOnce(*mut *mut c_void, *mut c_int) -> c_int,
     is_predefined: bool,
     value: *mut T,
@@ -298,8 +298,8 @@ unsafe fn of_comm<T: Integer>(
     unsafe {
         let (comm, keyval) = (PMPI_Comm_f2c(*comm), *keyval);
         let is_predefined = (0..FIRST_OF_WINDOWS).contains(&keyval);
-        answer(
-            |found, is_set| PMPI_Comm_get_attr(comm, of_integer(keyval), found, is_set),
+        store_attribute(
+            |found, is_set| PMPI_Comm_get_attr(comm, c_key(keyval), found, is_set),
             is_predefined,
             value,
             places,
@@ -339,8 +339,8 @@ pub unsafe extern "C" fn type_get_attr(
     // SAFETY: the program passes valid arguments, as the standard requires.
     unsafe {
         let (datatype, keyval) = (PMPI_Type_f2c(*datatype), *keyval);
-        answer(
-            |found, is_set| PMPI_Type_get_attr(datatype, of_integer(keyval), found, is_set),
+        store_attribute(
+            |found, is_set| PMPI_Type_get_attr(datatype, c_key(keyval), found, is_set),
             false,
             value,
             [flag, ierr],
@@ -356,11 +356,7 @@ pub unsafe extern "C" fn comm_set_attr(
 ) {
     // SAFETY: the program passes valid arguments, as the standard requires.
     put(ierr, unsafe {
-        PMPI_Comm_set_attr(
-            PMPI_Comm_f2c(*comm),
-            of_integer(*keyval),
-            *value as *mut c_void,
-        )
+        PMPI_Comm_set_attr(PMPI_Comm_f2c(*comm), c_key(*keyval), *value as *mut c_void)
     });
 }
 
@@ -374,7 +370,7 @@ pub unsafe extern "C" fn attr_put(
     put(ierr, unsafe {
         PMPI_Comm_set_attr(
             PMPI_Comm_f2c(*comm),
-            of_integer(*keyval),
+            c_key(*keyval),
             *value as isize as *mut c_void,
         )
     });
@@ -390,7 +386,7 @@ pub unsafe extern "C" fn type_set_attr(
     put(ierr, unsafe {
         PMPI_Type_set_attr(
             PMPI_Type_f2c(*datatype),
-            of_integer(*keyval),
+            c_key(*keyval),
             *value as *mut c_void,
         )
     });
@@ -428,14 +424,14 @@ pub unsafe extern "C" fn win_get_attr(
     unsafe {
         let (win, keyval) = (PMPI_Win_f2c(*win), *keyval);
         let ask = |found: *mut *mut c_void, is_set: *mut c_int| {
-            let rc = PMPI_Win_get_attr(win, of_integer(keyval), found, is_set);
+            let rc = PMPI_Win_get_attr(win, c_key(keyval), found, is_set);
             if rc == SUCCESS && *is_set != 0 && keyval == WIN_SIZE {
                 *found = found.read().cast::<*mut c_void>().read();
             }
             rc
         };
         let is_integer = (WIN_DISP_UNIT..=WIN_MODEL).contains(&keyval);
-        answer(ask, is_integer, value, [flag, ierr]);
+        store_attribute(ask, is_integer, value, [flag, ierr]);
     }
 }
 
@@ -447,10 +443,6 @@ pub unsafe extern "C" fn win_set_attr(
 ) {
     // SAFETY: the program passes valid arguments, as the standard requires.
     put(ierr, unsafe {
-        PMPI_Win_set_attr(
-            PMPI_Win_f2c(*win),
-            of_integer(*keyval),
-            *value as *mut c_void,
-        )
+        PMPI_Win_set_attr(PMPI_Win_f2c(*win), c_key(*keyval), *value as *mut c_void)
     });
 }

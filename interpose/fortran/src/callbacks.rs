@@ -66,7 +66,7 @@ pub unsafe extern "C" fn op_create(
     op: *mut c_int,
     ierr: *mut c_int,
 ) {
-    let mut made = NONE;
+    let mut made = NO_HANDLE;
     // SAFETY: the program passes valid arguments, as the standard requires.
     unsafe {
         let rc = PMPI_Op_create(
@@ -137,7 +137,7 @@ unsafe fn create(
     errhandler: *mut c_int,
     ierr: *mut c_int,
 ) {
-    let mut made = NONE;
+    let mut made = NO_HANDLE;
     // SAFETY: guaranteed by the caller.
     unsafe {
         let rc = procedure(closure(code as *const c_void, function), &mut made);
@@ -220,7 +220,7 @@ pub unsafe extern "C" fn win_create_errhandler(
 ///
 /// The extra state is the address of the program's variable, not its value (as in Open MPI and
 /// MPICH).
-struct General {
+struct GeneralizedRequest {
     query: unsafe extern "C" fn(*mut isize, *mut Status, *mut c_int),
     free: unsafe extern "C" fn(*mut isize, *mut c_int),
     cancel: unsafe extern "C" fn(*mut isize, *mut c_int, *mut c_int),
@@ -228,9 +228,9 @@ struct General {
 }
 
 /// # Safety
-/// MPI must call this function and the next two with a [`General`] as the extra state.
+/// MPI must call this function and the next two with a [`GeneralizedRequest`] as the extra state.
 unsafe extern "C" fn query(general: *mut c_void, status: *mut Status) -> c_int {
-    let (general, mut rc) = (general.cast::<General>(), SUCCESS);
+    let (general, mut rc) = (general.cast::<GeneralizedRequest>(), SUCCESS);
     // SAFETY: guaranteed by the caller.
     unsafe { ((*general).query)((*general).extra_state, status, &mut rc) };
     rc
@@ -240,14 +240,14 @@ unsafe extern "C" fn free(general: *mut c_void) -> c_int {
     let rc = &mut { SUCCESS };
     // SAFETY: guaranteed by the caller; MPI makes no further call for the request.
     unsafe {
-        let general = Box::from_raw(general.cast::<General>());
+        let general = Box::from_raw(general.cast::<GeneralizedRequest>());
         (general.free)(general.extra_state, rc);
     }
     *rc
 }
 
 unsafe extern "C" fn cancel(general: *mut c_void, complete: c_int) -> c_int {
-    let (general, mut rc) = (general.cast::<General>(), SUCCESS);
+    let (general, mut rc) = (general.cast::<GeneralizedRequest>(), SUCCESS);
     // SAFETY: guaranteed by the caller.
     unsafe { ((*general).cancel)((*general).extra_state, &mut logical(complete != 0), &mut rc) };
     rc
@@ -263,13 +263,13 @@ pub unsafe extern "C" fn grequest_start(
 ) {
     // SAFETY: the program passes valid arguments, as the standard requires.
     unsafe {
-        let general = General {
+        let general = GeneralizedRequest {
             query: queries,
             free: frees,
             cancel: cancels,
             extra_state,
         };
-        let mut made = NONE;
+        let mut made = NO_HANDLE;
         let rc = PMPI_Grequest_start(
             query,
             free,

@@ -31,7 +31,7 @@ const TYPES: [(c_int, c_int, c_int); 12] = [
 ];
 
 /// Returns true if the library has the datatype: compilers differ.
-fn is_there(number: c_int) -> bool {
+fn is_available(number: c_int) -> bool {
     let mut size = 0;
     // SAFETY: queries the size of a predefined datatype.
     unsafe { PMPI_Type_size(PMPI_Type_f2c(number), &mut size) == SUCCESS && size > 0 }
@@ -48,7 +48,7 @@ pub unsafe extern "C" fn type_match_size(
     let found = TYPES
         .iter()
         .find(|&&(class, size, _)| (class, size) == wanted);
-    match found.filter(|&&(_, _, number)| is_there(number)) {
+    match found.filter(|&&(_, _, number)| is_available(number)) {
         Some(&(_, _, number)) => {
             put(datatype, number);
             put(ierr, SUCCESS);

@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicI32, Ordering};
 /// A handle of the C bindings.
 pub type Handle = *mut c_void;
 /// Initial value of a variable that receives a handle.
-pub const NONE: Handle = core::ptr::null_mut();
+pub const NO_HANDLE: Handle = core::ptr::null_mut();
 
 pub const SUCCESS: c_int = 0;
 /// `MPI_ERR_ARG`, `MPI_ERR_IN_STATUS`, `MPI_UNDEFINED` and `MPI_PROC_NULL` of Open MPI.
@@ -144,7 +144,7 @@ pub fn logical(value: bool) -> c_int {
     }
     match TRUE.load(Ordering::Relaxed) {
         0 => {
-            let truth = ask_for_true();
+            let truth = query_true();
             TRUE.store(truth, Ordering::Relaxed);
             truth
         }
@@ -155,7 +155,7 @@ pub fn logical(value: bool) -> c_int {
 /// Returns the bindings' value for true, or 1 if it is unknown.
 ///
 /// The value is the flag that MPI_INITIALIZED sets.
-fn ask_for_true() -> c_int {
+fn query_true() -> c_int {
     // SAFETY: dlsym(3) in the default scope; the procedure takes the addresses of a truth value and
     // an error code.
     unsafe {
@@ -173,7 +173,7 @@ fn ask_for_true() -> c_int {
 /// Returns the handles of `count` datatypes; none for a buffer in place.
 ///
 /// # Safety
-/// `list` must contain at least this number of datatypes.
+/// `c_list` must contain at least this number of datatypes.
 pub unsafe fn types(
     list: *const c_int,
     buffer: *mut c_void,
@@ -191,7 +191,7 @@ pub unsafe fn types(
 /// Returns an integer that a procedure stores; 0 if it fails.
 ///
 /// The call for which the integer is needed fails then, too.
-fn answer(ask: impl FnOnce(*mut c_int) -> c_int) -> c_int {
+fn query(ask: impl FnOnce(*mut c_int) -> c_int) -> c_int {
     let mut value = 0;
     match ask(&mut value) {
         SUCCESS => value,
@@ -202,12 +202,12 @@ fn answer(ask: impl FnOnce(*mut c_int) -> c_int) -> c_int {
 /// Returns the number of processes with which a collective exchanges data.
 ///
 /// For an intercommunicator, these are the processes of the remote group.
-pub fn others(comm: Handle) -> usize {
+pub fn peer_count(comm: Handle) -> usize {
     // SAFETY: queries about a handle of the program.
     let size = unsafe {
-        match answer(|flag| PMPI_Comm_test_inter(comm, flag)) {
-            0 => answer(|size| PMPI_Comm_size(comm, size)),
-            _ => answer(|size| PMPI_Comm_remote_size(comm, size)),
+        match query(|flag| PMPI_Comm_test_inter(comm, flag)) {
+            0 => query(|size| PMPI_Comm_size(comm, size)),
+            _ => query(|size| PMPI_Comm_remote_size(comm, size)),
         }
     };
     size as usize
@@ -217,19 +217,19 @@ pub fn others(comm: Handle) -> usize {
 fn neighbours(comm: Handle) -> (c_int, c_int) {
     // SAFETY: queries about a handle of the program.
     unsafe {
-        match answer(|kind| PMPI_Topo_test(comm, kind)) {
+        match query(|kind| PMPI_Topo_test(comm, kind)) {
             CART => {
-                let count = 2 * answer(|dims| PMPI_Cartdim_get(comm, dims));
+                let count = 2 * query(|dims| PMPI_Cartdim_get(comm, dims));
                 (count, count)
             }
             GRAPH => {
-                let rank = answer(|rank| PMPI_Comm_rank(comm, rank));
-                let count = answer(|count| PMPI_Graph_neighbors_count(comm, rank, count));
+                let rank = query(|rank| PMPI_Comm_rank(comm, rank));
+                let count = query(|count| PMPI_Graph_neighbors_count(comm, rank, count));
                 (count, count)
             }
             DIST_GRAPH => {
                 let (mut to, mut weighted) = (0, 0);
-                let from = answer(|from| {
+                let from = query(|from| {
                     PMPI_Dist_graph_neighbors_count(comm, from, &mut to, &mut weighted)
                 });
                 (from, to)
@@ -240,11 +240,11 @@ fn neighbours(comm: Handle) -> (c_int, c_int) {
 }
 
 /// Returns the number of neighbours that send to this process.
-pub fn sources(comm: Handle) -> usize {
+pub fn source_count(comm: Handle) -> usize {
     neighbours(comm).0 as usize
 }
 
 /// Returns the number of neighbours to which this process sends.
-pub fn destinations(comm: Handle) -> usize {
+pub fn destination_count(comm: Handle) -> usize {
     neighbours(comm).1 as usize
 }

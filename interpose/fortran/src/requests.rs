@@ -225,7 +225,7 @@ type OfSome =
 ///
 /// # Safety
 /// The program must pass valid arguments, as the standard requires.
-unsafe fn some(
+unsafe fn wait_or_test_some(
     procedure: OfSome,
     incount: *const c_int,
     requests: *mut c_int,
@@ -264,7 +264,7 @@ pub unsafe extern "C" fn waitsome(
 ) {
     // SAFETY: guaranteed by the caller.
     unsafe {
-        some(
+        wait_or_test_some(
             PMPI_Waitsome,
             incount,
             requests,
@@ -283,7 +283,7 @@ pub unsafe extern "C" fn testsome(
 ) {
     // SAFETY: guaranteed by the caller.
     unsafe {
-        some(
+        wait_or_test_some(
             PMPI_Testsome,
             incount,
             requests,

@@ -85,7 +85,7 @@ pub unsafe extern "C" fn ompi_fortran_string_c2f(
 /// # Safety
 /// The strings must have this length and be `apart` bytes apart. Without `count`, one must be
 /// blank.
-unsafe fn list(
+unsafe fn c_list(
     mut text: *const u8,
     count: Option<usize>,
     length: c_int,
@@ -118,7 +118,7 @@ pub unsafe extern "C" fn ompi_fortran_argv_blank_f2c(
     made: *mut *mut *mut u8,
 ) -> c_int {
     // SAFETY: guaranteed by the caller.
-    unsafe { *made = list(array, None, length, apart) };
+    unsafe { *made = c_list(array, None, length, apart) };
     SUCCESS
 }
 
@@ -135,7 +135,7 @@ pub unsafe extern "C" fn ompi_fortran_argv_count_f2c(
     made: *mut *mut *mut u8,
 ) -> c_int {
     // SAFETY: guaranteed by the caller.
-    unsafe { *made = list(array, Some(count.max(0) as usize), length, apart) };
+    unsafe { *made = c_list(array, Some(count.max(0) as usize), length, apart) };
     SUCCESS
 }
 
@@ -155,7 +155,7 @@ pub unsafe extern "C" fn ompi_fortran_multiple_argvs_f2c(
     // SAFETY: guaranteed by the caller; two strings of a row are one column apart.
     unsafe {
         let all: Vec<_> = (0..count)
-            .map(|at| list(row(at), None, length, length * count))
+            .map(|at| c_list(row(at), None, length, length * count))
             .collect();
         *made = all.leak().as_mut_ptr();
     }
@@ -187,7 +187,7 @@ unsafe fn value_of(info: *const c_int, key: &[u8]) -> Result<Option<Vec<u8>>, c_
 }
 
 /// Stores the flag and the error code, and passes a found value to `show`.
-fn answer(
+fn store_result(
     found: Result<Option<Vec<u8>>, c_int>,
     flag: *mut c_int,
     ierr: *mut c_int,
@@ -220,7 +220,7 @@ pub unsafe extern "C" fn info_get(
     unsafe {
         let found = value_of(info, &string(key, key_length));
         let most = (*valuelen).max(0) as usize;
-        answer(found, flag, ierr, |text| {
+        store_result(found, flag, ierr, |text| {
             fill(value, value_length, &text[..text.len().min(most)])
         });
     }
@@ -239,7 +239,7 @@ pub unsafe extern "C" fn info_get_string(
     // SAFETY: as above.
     unsafe {
         let found = value_of(info, &string(key, key_length));
-        answer(found, flag, ierr, |text| {
+        store_result(found, flag, ierr, |text| {
             if *buflen > 0 {
                 fill(
                     value,

@@ -390,7 +390,7 @@ pub fn finalise(rt: &Runtime) {
     for link_map in library::link_maps() {
         // SAFETY: a record of ld.so's; nothing of the library is called after this.
         unsafe {
-            (process_info::info().user_hide_destructors)(std::ptr::from_ref(link_map).cast())
+            (process_info::info().program_hide_destructors)(std::ptr::from_ref(link_map).cast())
         };
     }
 }

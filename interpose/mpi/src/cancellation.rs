@@ -95,7 +95,7 @@ pub fn of_program() -> [u64; 2] {
     [&HANDLERS[PROGRAM], &RESTORER].map(|word| word.load(Ordering::Relaxed) as u64)
 }
 
-/// Sets the values that [`of_program`] has returned, in this process or in another one.
+/// Sets the values that [`find_by_identifier`] has returned, in this process or in another one.
 pub fn restore_program(saved: [u64; 2]) {
     for (word, value) in [&HANDLERS[PROGRAM], &RESTORER].into_iter().zip(saved) {
         word.store(value as usize, Ordering::Relaxed);

@@ -198,9 +198,9 @@ fn start(rt: &Runtime) -> Result<(), String> {
     abi::connect(rt);
     shim::mark_waits(arch::wait_kind());
     shim::after_cancellation(cancellation::restore_handler);
-    let mut sources = [std::ptr::null_mut(); understudy_abi::source::COUNT];
+    let mut sources = [std::ptr::null_mut(); understudy_abi::libc_procedures::LIBC_PROCEDURE_COUNT];
     // SAFETY: the preload library's function writes this number of addresses.
-    unsafe { (info().user_sources)(sources.as_mut_ptr()) };
+    unsafe { (info().program_libc_procedures)(sources.as_mut_ptr()) };
     entry::fill_dispatch(|slot| match slot.checked_sub(SLOT_COUNT) {
         None => library::symbol(SLOT_NAMES[slot]),
         Some(source) => sources[source],
@@ -210,7 +210,7 @@ fn start(rt: &Runtime) -> Result<(), String> {
     if let Some(directory) = &config.log_dir {
         events::open(directory, process());
     }
-    arch::mpi_lock::connect(info().turns, process_info::user_symbol);
+    arch::mpi_lock::connect(info().mpi_lock, process_info::user_symbol);
     arch::mpi_lock::set_unlocked_functions(
         crate::calls::from_another_thread,
         crate::user::record_unlocked_effect,

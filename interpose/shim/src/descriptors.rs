@@ -11,7 +11,7 @@ use core::ffi::{c_char, c_int, c_uint, c_void};
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicUsize};
 use understudy_abi::RUNTIME_FD_BASE;
-use understudy_abi::layers::LayersDescriptors;
+use understudy_abi::reserved_descriptors::ReservedDescriptors;
 
 unsafe extern "C" {
     pub fn poll(polls: *mut PollDescriptor, count: u64, limit: c_int) -> c_int;
@@ -49,17 +49,18 @@ pub unsafe fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
 static FIRST_DESCRIPTOR: AtomicI32 = AtomicI32::new(RUNTIME_FD_BASE);
 
 /// Set of all descriptors of this namespace.
-static NAMESPACE_DESCRIPTORS: AtomicPtr<LayersDescriptors> = AtomicPtr::new(core::ptr::null_mut());
+static NAMESPACE_DESCRIPTORS: AtomicPtr<ReservedDescriptors> =
+    AtomicPtr::new(core::ptr::null_mut());
 
 /// Sets the lowest number and the set of this namespace's descriptors.
 ///
 /// New descriptors are moved to `first` or above, and recorded in `namespace_descriptors`.
-pub fn lift_to(first: c_int, layers: *const LayersDescriptors) {
+pub fn lift_to(first: c_int, layers: *const ReservedDescriptors) {
     FIRST_DESCRIPTOR.store(first, Relaxed);
     NAMESPACE_DESCRIPTORS.store(layers.cast_mut(), Relaxed);
 }
 
-fn namespace_descriptors() -> Option<&'static LayersDescriptors> {
+fn namespace_descriptors() -> Option<&'static ReservedDescriptors> {
     // SAFETY: null, or the set of the preload library, which lives as long as the process.
     unsafe { NAMESPACE_DESCRIPTORS.load(Relaxed).as_ref() }
 }
@@ -99,7 +100,7 @@ pub unsafe extern "C" fn close(fd: c_int) -> c_int {
 pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     static REAL: AtomicUsize = AtomicUsize::new(0);
     const CLOSE_RANGE_CLOEXEC: c_int = 4;
-    let end = last.min(LayersDescriptors::END as c_uint - 1);
+    let end = last.min(ReservedDescriptors::END as c_uint - 1);
     if let Some(layers) = namespace_descriptors().filter(|_| flags & CLOSE_RANGE_CLOEXEC == 0) {
         (first..=end).for_each(|fd| layers.remove(fd as c_int));
     }

@@ -46,7 +46,7 @@ pub unsafe extern "C" fn understudy_shim_start(start: *const ShimStart) -> c_int
     unsafe {
         let start = &*start;
         environ = start.environment;
-        descriptors::lift_to(start.first_descriptor, start.layers);
+        descriptors::lift_to(start.first_descriptor, start.reserved_descriptors);
         streams::redirect_streams(start.output, start.errors);
         for (name, value) in NO_MEMORY_HOOKS {
             setenv(name.as_ptr(), value.as_ptr(), 1);

@@ -25,7 +25,7 @@ use core::mem::transmute;
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
-use understudy_abi::wait::{BLOCKS, LOOKED, RETURNS};
+use understudy_abi::wait_state::{BLOCKING, POLLED, POLLING};
 
 /// Polls without a yield in a call that waits for another process's memory.
 ///
@@ -83,8 +83,8 @@ pub unsafe extern "C" fn understudy_shim_mark_waits(byte: *mut AtomicU8) {
 fn initial_poll_count(call: u8) -> u32 {
     static REPEATED: AtomicU32 = AtomicU32::new(0);
     match call {
-        BLOCKS => SPINS - BLOCKING_SPINS,
-        RETURNS if !REPEATED.fetch_add(1, Relaxed).is_multiple_of(YIELD_PERIOD) => 0,
+        BLOCKING => SPINS - BLOCKING_SPINS,
+        POLLING if !REPEATED.fetch_add(1, Relaxed).is_multiple_of(YIELD_PERIOD) => 0,
         _ => SPINS,
     }
 }
@@ -96,9 +96,9 @@ pub fn count_poll() -> u32 {
     // SAFETY: null, or a byte that lives as long as the process.
     let call = unsafe { WAIT_KIND.load(Relaxed).as_ref() };
     let looks = match call.map(|call| (call, call.load(Relaxed))) {
-        None | Some((_, LOOKED)) => POLLS.load(Relaxed),
+        None | Some((_, POLLED)) => POLLS.load(Relaxed),
         Some((call, before)) => {
-            call.store(LOOKED, Relaxed);
+            call.store(POLLED, Relaxed);
             initial_poll_count(before)
         }
     };

@@ -39,7 +39,7 @@ const POINTERS: [(&str, &str); 5] = [
 ];
 
 /// Columns that describe an ABI other than Open MPI's: index, constant, name.
-const OTHERS: [(usize, &str, &str); 2] =
+const OTHER_ABIS: [(usize, &str, &str); 2] =
     [(3, "MPICH", "MPICH"), (4, "STANDARD", "the standard ABI")];
 
 /// Returns the domain of a kind of parameter.
@@ -102,7 +102,7 @@ fn handles(out: &mut String, rows: &[Vec<&str>], column: usize) {
 }
 
 /// Constants for the preload library: handles, other values, and the layout of a status.
-const FOR_THE_FACE: [(&str, &str); 25] = [
+const PRELOAD_CONSTANTS: [(&str, &str); 25] = [
     ("MPI_COMM_WORLD", "usize"),
     ("MPI_BYTE", "usize"),
     ("MPI_DATATYPE_NULL", "usize"),
@@ -132,11 +132,11 @@ const FOR_THE_FACE: [(&str, &str); 25] = [
 
 /// Writes these constants of an ABI, for its preload library.
 pub(crate) fn constants(out: &mut String, text: &str, abi: &str, condition: &str) {
-    let (column, ..) = OTHERS
+    let (column, ..) = OTHER_ABIS
         .into_iter()
         .find(|other| other.1 == abi)
         .expect("an ABI");
-    for (name, c_type) in FOR_THE_FACE {
+    for (name, c_type) in PRELOAD_CONSTANTS {
         let (_, row) = rows(text)
             .find(|(_, row)| row[0] == name)
             .expect("a row of abis.tbl");
@@ -171,7 +171,7 @@ pub(crate) fn source(text: &str) -> String {
         "Kinds of pointers some values of which are constants.",
         &POINTERS,
     );
-    for (column, constant, name) in OTHERS {
+    for (column, constant, name) in OTHER_ABIS {
         let _ = writeln!(
             out,
             "/// What differs between Open MPI and {name}.\npub static {constant}: Abi = Abi {{\n    \

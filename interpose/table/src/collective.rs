@@ -138,7 +138,10 @@ pub(crate) fn nonblocking(out: &mut String, procedure: &Procedure) {
 ///
 /// The library reads this number of elements. If the condition is false, the standard permits this
 /// process to pass an undefined array.
-fn looked_at(procedure: &Procedure, parameter: &Parameter) -> (&'static str, &'static str) {
+fn array_length_and_condition(
+    procedure: &Procedure,
+    parameter: &Parameter,
+) -> (&'static str, &'static str) {
     let length = match parameter.length.as_deref() {
         Some("indegree") => "crate::objects::comm::degrees(rt, comm).0 as usize",
         Some("outdegree") => "crate::objects::comm::degrees(rt, comm).1 as usize",
@@ -161,7 +164,7 @@ fn looked_at(procedure: &Procedure, parameter: &Parameter) -> (&'static str, &'s
 fn recorded(procedure: &Procedure, parameter: &Parameter) -> String {
     let name = types::identifier(parameter);
     let array = |kind: &str| {
-        let (length, condition) = looked_at(procedure, parameter);
+        let (length, condition) = array_length_and_condition(procedure, parameter);
         format!(
             "if {condition} {{ Argument::{kind}({name}.cast(), {length}) }} else {{ \
              Argument::Word({name} as u64) }}"

@@ -88,7 +88,7 @@ fn direction(parameter: &Parameter) -> &'static str {
 }
 
 /// Translation of an argument.
-enum Translation {
+enum ArgumentTranslation {
     /// Equal in all ABIs.
     None,
     /// Replaced by the value of this expression.
@@ -99,11 +99,14 @@ enum Translation {
     Object(String),
 }
 
-fn translation(procedure: &Procedure, parameter: &Parameter) -> Translation {
+fn translation(procedure: &Procedure, parameter: &Parameter) -> ArgumentTranslation {
     let name = identifier(parameter);
     let is_pointer = parameter.c_type.ends_with('*');
     if let Some(handle) = Handle::from_c_type(&parameter.c_type) {
-        return Translation::Value(format!("E::handle(HandleKind::{}, {name})", handle.name()));
+        return ArgumentTranslation::Value(format!(
+            "E::handle(HandleKind::{}, {name})",
+            handle.name()
+        ));
     }
     let kept = procedure.has(Flag::Nonblocking) || procedure.has(Flag::Persistent);
     if let Some(handle) = pointee(parameter) {
@@ -112,7 +115,7 @@ fn translation(procedure: &Procedure, parameter: &Parameter) -> Translation {
         } else {
             ""
         };
-        return Translation::Object(format!(
+        return ArgumentTranslation::Object(format!(
             "Handles::<E>::new(HandleKind::{}, {name}, {}, {}){keep}",
             handle.name(),
             length(procedure, parameter),
@@ -127,30 +130,32 @@ fn translation(procedure: &Procedure, parameter: &Parameter) -> Translation {
                 "Statuses"
             };
             let (length, way) = (length(procedure, parameter), direction(parameter));
-            Translation::Object(format!(
+            ArgumentTranslation::Object(format!(
                 "Statuses::<E>::new(Pointer::{pointer}, {name}, {length}, {way})"
             ))
         }
         ParamKind::BufIn | ParamKind::BufOut | ParamKind::BufInOut => {
-            Translation::Value(format!("pointer::<E>(Pointer::Buffer, {name})"))
+            ArgumentTranslation::Value(format!("pointer::<E>(Pointer::Buffer, {name})"))
         }
-        ParamKind::ToolPvar if !is_pointer => Translation::Value(format!(
+        ParamKind::ToolPvar if !is_pointer => ArgumentTranslation::Value(format!(
             "pointer::<E>(Pointer::ToolPvar, {name}.cast()).cast()"
         )),
         ParamKind::WeightArray => {
-            Translation::Value(format!("pointer::<E>(Pointer::Weights, {name})"))
+            ArgumentTranslation::Value(format!("pointer::<E>(Pointer::Weights, {name})"))
         }
-        ParamKind::Displacement => Translation::Value(format!("displacement::<E>({name})")),
+        ParamKind::Displacement => ArgumentTranslation::Value(format!("displacement::<E>({name})")),
         kind => match domain(kind.name()) {
-            None => Translation::None,
+            None => ArgumentTranslation::None,
             Some(domain) if is_pointer => {
                 let (length, way) = (length(procedure, parameter), direction(parameter));
                 let keep = if kept { ".kept()" } else { "" };
-                Translation::Object(format!(
+                ArgumentTranslation::Object(format!(
                     "Integers::<E>::new(Domain::{domain}, {name}, {length}, {way}){keep}"
                 ))
             }
-            Some(domain) => Translation::Value(format!("value::<E>(Domain::{domain}, {name})")),
+            Some(domain) => {
+                ArgumentTranslation::Value(format!("value::<E>(Domain::{domain}, {name})"))
+            }
         },
     }
 }
@@ -184,8 +189,9 @@ fn copies_status(procedure: &Procedure) -> bool {
 
 /// Returns true if a procedure needs no translation in any ABI.
 fn is_plain(procedure: &Procedure) -> bool {
-    let is_same =
-        |parameter: &Parameter| matches!(translation(procedure, parameter), Translation::None);
+    let is_same = |parameter: &Parameter| {
+        matches!(translation(procedure, parameter), ArgumentTranslation::None)
+    };
     returned(procedure).is_none() && procedure.parameters.iter().all(is_same)
 }
 
@@ -219,12 +225,12 @@ fn function(out: &mut String, table: &Table, slot: usize, procedure: &Procedure)
     }
     // The length of an array may depend on a communicator, so arguments without a length are
     // translated first.
-    let translations: Vec<(&Parameter, Translation)> = parameters
+    let translations: Vec<(&Parameter, ArgumentTranslation)> = parameters
         .iter()
         .map(|parameter| (parameter, translation(procedure, parameter)))
         .collect();
     for (parameter, translation) in &translations {
-        if let Translation::Value(expression) = translation {
+        if let ArgumentTranslation::Value(expression) = translation {
             let _ = writeln!(
                 out,
                 "            let v_{} = {expression};",
@@ -233,7 +239,7 @@ fn function(out: &mut String, table: &Table, slot: usize, procedure: &Procedure)
         }
     }
     for (parameter, translation) in &translations {
-        if let Translation::Object(expression) = translation {
+        if let ArgumentTranslation::Object(expression) = translation {
             let _ = writeln!(
                 out,
                 "            let mut v_{} = {expression};",
@@ -244,9 +250,9 @@ fn function(out: &mut String, table: &Table, slot: usize, procedure: &Procedure)
     let arguments: Vec<String> = translations
         .iter()
         .map(|(parameter, translation)| match translation {
-            Translation::None => identifier(parameter),
-            Translation::Value(_) => format!("v_{}", identifier(parameter)),
-            Translation::Object(_) => format!("v_{}.place()", identifier(parameter)),
+            ArgumentTranslation::None => identifier(parameter),
+            ArgumentTranslation::Value(_) => format!("v_{}", identifier(parameter)),
+            ArgumentTranslation::Object(_) => format!("v_{}.place()", identifier(parameter)),
         })
         .collect();
     let _ = writeln!(
@@ -267,7 +273,8 @@ fn function(out: &mut String, table: &Table, slot: usize, procedure: &Procedure)
         }
         out.push_str("            let _ = is_success;\n");
         for (parameter, translation) in &translations {
-            if matches!(translation, Translation::Object(_)) && parameter.direction != Direction::In
+            if matches!(translation, ArgumentTranslation::Object(_))
+                && parameter.direction != Direction::In
             {
                 let _ = writeln!(
                     out,

@@ -126,7 +126,7 @@ fn write_procedure(out: &mut String, procedure: &Procedure) {
             }
             ("*const Handle", _) => handed.push(format!("{name}.as_ptr()")),
             ("*mut Handle", _) => {
-                let _ = writeln!(out, "            let mut own_{name} = NONE;");
+                let _ = writeln!(out, "            let mut own_{name} = NO_HANDLE;");
                 let _ = writeln!(
                     back,
                     "                *{name} = PMPI_{}_c2f(own_{name});",
@@ -174,9 +174,9 @@ fn write_procedure(out: &mut String, procedure: &Procedure) {
 /// Returns the function that computes the number of elements of an array.
 fn length(parameter: &Parameter) -> &'static str {
     match parameter.length.as_deref() {
-        Some("comm_size") => "others",
-        Some("indegree") => "sources",
-        Some("outdegree") => "destinations",
+        Some("comm_size") => "peer_count",
+        Some("indegree") => "source_count",
+        Some("outdegree") => "destination_count",
         other => panic!("{}: of length {other:?}", parameter.name),
     }
 }

@@ -1,6 +1,6 @@
 //! Kinds of parameters, after the bindings of the MPI 4.1 standard (appendix A).
 
-use crate::named::named;
+use crate::named_enum::named;
 
 named! {
     /// Meaning of a parameter.

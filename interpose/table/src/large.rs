@@ -15,7 +15,7 @@ use std::fmt::Write;
 
 /// Implementation of a procedure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum How<'t> {
+pub(crate) enum Implementation<'t> {
     /// Calls its twin, with these parameters narrowed.
     Narrow(&'t Procedure, &'t str),
     /// Calls another procedure with an identical effect.
@@ -28,7 +28,7 @@ pub(crate) enum How<'t> {
 }
 
 /// Returns each procedure of the list with its implementation.
-pub(crate) fn served<'t>(table: &'t Table, list: &'t str) -> Vec<(&'t str, How<'t>)> {
+pub(crate) fn served<'t>(table: &'t Table, list: &'t str) -> Vec<(&'t str, Implementation<'t>)> {
     let serve = |(number, columns): (usize, Vec<&'t str>)| {
         let [name, how, what] = columns[..] else {
             panic!("mpich.tbl, line {number}: not three columns")
@@ -38,11 +38,13 @@ pub(crate) fn served<'t>(table: &'t Table, list: &'t str) -> Vec<(&'t str, How<'
             found.unwrap_or_else(|| panic!("mpich.tbl: `{name}` is no procedure of the call table"))
         };
         let how = match how {
-            "narrow" => How::Narrow(procedure(name.strip_suffix("_c").unwrap_or(name)), what),
-            "as" => How::As(&procedure(what).name),
-            "handle" => How::Handle(&procedure(what).name),
-            "by_hand" => How::ByHand,
-            "refused" => How::Refused,
+            "narrow" => {
+                Implementation::Narrow(procedure(name.strip_suffix("_c").unwrap_or(name)), what)
+            }
+            "as" => Implementation::As(&procedure(what).name),
+            "handle" => Implementation::Handle(&procedure(what).name),
+            "by_hand" => Implementation::ByHand,
+            "refused" => Implementation::Refused,
             other => panic!("mpich.tbl: `{other}` is no way to serve `{name}`"),
         };
         (name, how)
@@ -90,7 +92,7 @@ const ALLOW: &str = "#[allow(non_snake_case, missing_docs, unused_mut, clippy::l
 /// Returns the source; `abis` is the table of ABIs, from which constants are taken.
 pub(crate) fn source(table: &Table, list: &str, abis: &str) -> String {
     let served = served(table, list);
-    let is_refused = |row: &&(&str, How)| row.1 == How::Refused;
+    let is_refused = |row: &&(&str, Implementation)| row.1 == Implementation::Refused;
     let refused: Vec<&str> = served
         .iter()
         .filter(is_refused)
@@ -109,7 +111,7 @@ pub(crate) fn source(table: &Table, list: &str, abis: &str) -> String {
          crate::thunks::thunks;\n    use core::ffi::c_int;\n"
     );
     for (name, how) in &served {
-        if let How::Narrow(twin, what) = how {
+        if let Implementation::Narrow(twin, what) = how {
             narrowing(
                 &mut out,
                 name,
@@ -131,9 +133,9 @@ pub(crate) fn source(table: &Table, list: &str, abis: &str) -> String {
     for (name, how) in &served {
         let short = function_name(name);
         let target = match how {
-            How::Narrow(..) => format!("super::narrow::{short}"),
-            How::As(other) => format!("crate::thunks::thunks::P{other}"),
-            How::Handle(other) => {
+            Implementation::Narrow(..) => format!("super::narrow::{short}"),
+            Implementation::As(other) => format!("crate::thunks::thunks::P{other}"),
+            Implementation::Handle(other) => {
                 let targets = [
                     (
                         "feature = \"standard\"",
@@ -153,8 +155,8 @@ pub(crate) fn source(table: &Table, list: &str, abis: &str) -> String {
                 }
                 continue;
             }
-            How::ByHand => format!("super::super::by_hand::{short}"),
-            How::Refused => continue,
+            Implementation::ByHand => format!("super::super::by_hand::{short}"),
+            Implementation::Refused => continue,
         };
         let _ = writeln!(out, "    {name} {target};\n    P{name} {target};");
     }
@@ -182,9 +184,9 @@ fn function_name(name: &str) -> String {
 }
 
 /// Translation of a parameter.
-enum Narrowed {
+enum Narrowing {
     /// Passed unchanged.
-    Not,
+    Unchanged,
     Value,
     /// Number of elements of the next parameter, a datatype.
     Elements,
@@ -192,13 +194,13 @@ enum Narrowed {
     Place,
 }
 
-fn narrowed(twin: &Procedure, index: usize, large: &[&str]) -> Narrowed {
+fn narrowed(twin: &Procedure, index: usize, large: &[&str]) -> Narrowing {
     let parameter = &twin.parameters[index];
     match parameter.c_type.as_str() {
-        _ if !large.contains(&parameter.name.as_str()) => Narrowed::Not,
-        "int" if elements_of(twin, index).is_some() => Narrowed::Elements,
-        "int" => Narrowed::Value,
-        "int*" => Narrowed::Place,
+        _ if !large.contains(&parameter.name.as_str()) => Narrowing::Unchanged,
+        "int" if elements_of(twin, index).is_some() => Narrowing::Elements,
+        "int" => Narrowing::Value,
+        "int*" => Narrowing::Place,
         other => panic!("`{}` cannot be narrowed: it is `{other}`", parameter.name),
     }
 }
@@ -219,7 +221,7 @@ pub(crate) fn counts_elements_only(twin: &Procedure, what: &str) -> bool {
     let is_other = |index| {
         !matches!(
             narrowed(twin, index, &all),
-            Narrowed::Not | Narrowed::Elements
+            Narrowing::Unchanged | Narrowing::Elements
         )
     };
     !(0..twin.parameters.len()).any(is_other)
@@ -234,10 +236,10 @@ fn subject(twin: &Procedure) -> String {
         ("MPI_File", "File"),
     ] {
         if let Some(parameter) = of(c_type) {
-            return format!("large::Subject::{variant}({})", identifier(parameter));
+            return format!("large::ErrorSubject::{variant}({})", identifier(parameter));
         }
     }
-    "large::Subject::None".to_owned()
+    "large::ErrorSubject::None".to_owned()
 }
 
 fn narrowing(out: &mut String, name: &str, twin: &Procedure, large: &[&str]) {
@@ -259,11 +261,11 @@ fn narrowing(out: &mut String, name: &str, twin: &Procedure, large: &[&str]) {
     for (index, parameter) in twin.parameters.iter().enumerate() {
         let it = identifier(parameter);
         let (kind, narrow, argument) = match narrowed(twin, index, large) {
-            Narrowed::Not => {
+            Narrowing::Unchanged => {
                 let argument = counted.take().map(|count| format!("n_{count}.datatype"));
                 ("usize", "usize", argument.unwrap_or_else(|| it.clone()))
             }
-            Narrowed::Elements => {
+            Narrowing::Elements => {
                 let datatype = elements_of(twin, index).expect("it is of this kind");
                 let _ = write!(
                     values,
@@ -273,19 +275,19 @@ fn narrowing(out: &mut String, name: &str, twin: &Procedure, large: &[&str]) {
                 counted = Some(it.clone());
                 ("i64", "c_int", format!("n_{it}.count"))
             }
-            Narrowed::Value => {
+            Narrowing::Value => {
                 let _ = write!(
                     values,
                     "            let Ok(n_{it}) = c_int::try_from({it}) {otherwise}"
                 );
                 ("i64", "c_int", format!("n_{it}"))
             }
-            Narrowed::Place => {
+            Narrowing::Place => {
                 let _ = writeln!(
                     values,
-                    "            let mut p_{it} = large::Place::new({it});"
+                    "            let mut p_{it} = large::NarrowOutput::new({it});"
                 );
-                let _ = writeln!(back, "            p_{it}.put_back(rc);");
+                let _ = writeln!(back, "            p_{it}.store_widened(rc);");
                 ("*mut i64", "*mut c_int", format!("p_{it}.place()"))
             }
         };

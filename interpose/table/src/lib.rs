@@ -14,7 +14,6 @@ mod abi;
 mod catalogue;
 mod collective;
 mod edge;
-mod face;
 mod fortran;
 mod header;
 mod kind;
@@ -23,9 +22,10 @@ mod length;
 mod line_breaking;
 mod listing;
 mod model;
-mod named;
-mod outcome;
+mod named_enum;
+mod outputs;
 mod parse;
+mod preload_library;
 mod prelude;
 mod real;
 mod runtime;
@@ -84,7 +84,7 @@ pub fn generated_sources() -> Vec<GeneratedFile> {
     let files = [
         (
             "interpose/face/src/generated/thunks.rs",
-            face::source(table),
+            preload_library::source(table),
         ),
         (
             "interpose/face/src/generated/mpich.rs",
@@ -111,7 +111,7 @@ pub fn generated_sources() -> Vec<GeneratedFile> {
         ),
         (
             "interpose/journal/src/generated/outputs.rs",
-            outcome::source(table),
+            outputs::source(table),
         ),
         (
             "interpose/base/src/generated/procedures.rs",

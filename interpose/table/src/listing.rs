@@ -1,6 +1,6 @@
 //! Generator of docs/calls.md: the MPI procedures and their handlers.
 
-use crate::large::{How, counts_elements_only, served};
+use crate::large::{Implementation, counts_elements_only, served};
 use crate::model::{Class, Procedure, Source, Table};
 use std::fmt::Write;
 
@@ -95,14 +95,18 @@ fn mpich(table: &Table, list: &str) -> String {
     let mut out = String::from("| procedure | now |\n|---|---|\n");
     for (name, how) in served(table, list) {
         let now = match how {
-            How::Narrow(twin, what) if counts_elements_only(twin, what) => {
+            Implementation::Narrow(twin, what) if counts_elements_only(twin, what) => {
                 format!("`{}`", twin.name)
             }
-            How::Narrow(twin, _) => format!("`{}`, with some numbers of 31 bits", twin.name),
-            How::As(other) => format!("`{other}`"),
-            How::Handle(other) => format!("the handle itself; `{other}` with the standard ABI"),
-            How::ByHand => "by hand".to_owned(),
-            How::Refused => "refused".to_owned(),
+            Implementation::Narrow(twin, _) => {
+                format!("`{}`, with some numbers of 31 bits", twin.name)
+            }
+            Implementation::As(other) => format!("`{other}`"),
+            Implementation::Handle(other) => {
+                format!("the handle itself; `{other}` with the standard ABI")
+            }
+            Implementation::ByHand => "by hand".to_owned(),
+            Implementation::Refused => "refused".to_owned(),
         };
         let _ = writeln!(out, "| `{name}` | {now} |");
     }

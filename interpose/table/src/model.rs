@@ -5,7 +5,7 @@
 //! must distinguish them.
 
 use crate::kind::ParamKind;
-use crate::named::named;
+use crate::named_enum::named;
 
 named! {
     /// Subject of a procedure.

@@ -1,8 +1,8 @@
 //! Generator of the runtime's source: declarations, handlers, and the table of handlers.
 
 use crate::collective;
-use crate::face;
 use crate::model::{Class, Handle, Policy, Procedure, Rule, Source, Table};
+use crate::preload_library;
 use crate::template;
 use crate::types::{self, ALLOW, Side};
 use std::fmt::Write;
@@ -10,9 +10,9 @@ use std::fmt::Write;
 /// Returns the declarations for all modules.
 pub(crate) fn procedure_source(table: &Table) -> String {
     let mut out = String::new();
-    face::counts(&mut out, table);
+    preload_library::counts(&mut out, table);
     procedures(&mut out, table);
-    face::names(&mut out, table);
+    preload_library::names(&mut out, table);
     predefined(&mut out, table);
     out.push_str("\npub use understudy_mpi::{callbacks, real};\n");
     collective::initialisers(&mut out, table);

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// A crate of this workspace, with its directory and the crates that it may use.
-struct Rule {
+struct CrateRule {
     directory: &'static str,
     name: &'static str,
     uses: &'static [&'static str],
@@ -14,14 +14,14 @@ struct Rule {
     others: bool,
 }
 
-/// Creates a [`Rule`] from its fields in order.
+/// Creates a [`CrateRule`] from its fields in order.
 const fn rule(
     directory: &'static str,
     name: &'static str,
     uses: &'static [&'static str],
     others: bool,
-) -> Rule {
-    Rule {
+) -> CrateRule {
+    CrateRule {
         directory,
         name,
         uses,
@@ -30,7 +30,7 @@ const fn rule(
 }
 
 /// Returns the rule of a preload library for programs of one MPI library.
-const fn face(directory: &'static str, name: &'static str) -> Rule {
+const fn preload_library(directory: &'static str, name: &'static str) -> CrateRule {
     rule(
         directory,
         name,
@@ -39,7 +39,7 @@ const fn face(directory: &'static str, name: &'static str) -> Rule {
     )
 }
 
-const RULES: &[Rule] = &[
+const RULES: &[CrateRule] = &[
     rule("interpose/abi", "understudy-abi", &[], false),
     rule(
         "interpose/base",
@@ -57,10 +57,10 @@ const RULES: &[Rule] = &[
     ),
     rule("interpose/elf", "understudy-elf", &[], false),
     rule("interpose/table", "understudy-table", &[], true),
-    face("interpose/face", "understudy-face"),
-    face("interpose/face-debian", "understudy-face-debian"),
-    face("interpose/face-mpich", "understudy-face-mpich"),
-    face("interpose/face-standard", "understudy-face-standard"),
+    preload_library("interpose/face", "understudy-face"),
+    preload_library("interpose/face-debian", "understudy-face-debian"),
+    preload_library("interpose/face-mpich", "understudy-face-mpich"),
+    preload_library("interpose/face-standard", "understudy-face-standard"),
     rule(
         "interpose/fortran",
         "understudy-fortran",
@@ -437,7 +437,7 @@ fn dependencies(manifest: &str) -> BTreeMap<String, BTreeSet<String>> {
 }
 
 /// Crates for command lines, screens, pages and JSON.
-const OF_TOOLS: [&str; 4] = ["clap", "maud", "ratatui", "serde"];
+const TOOL_CRATES: [&str; 4] = ["clap", "maud", "ratatui", "serde"];
 
 #[test]
 fn the_ranks_library_depends_on_no_crate_of_the_tools() {
@@ -448,7 +448,7 @@ fn the_ranks_library_depends_on_no_crate_of_the_tools() {
         let manifest = read(&root().join(rule.directory).join("Cargo.toml"));
         let sections = dependencies(&manifest);
         let names = sections.get("dependencies").cloned().unwrap_or_default();
-        for of_tools in OF_TOOLS {
+        for of_tools in TOOL_CRATES {
             assert!(!names.contains(of_tools), "{name} depends on {of_tools}");
         }
         waiting.extend(rule.uses);
@@ -537,7 +537,7 @@ fn collect(directory: &Path, found: &mut Vec<(PathBuf, String)>) {
 }
 
 /// Returns the handwritten Rust sources of a crate.
-fn sources_of(rule: &Rule) -> Vec<(PathBuf, String)> {
+fn sources_of(rule: &CrateRule) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     collect(&root().join(rule.directory), &mut found);
     found.retain(|(path, _)| {

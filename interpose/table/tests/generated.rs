@@ -37,7 +37,7 @@ fn generated_files_say_so() {
 }
 
 #[test]
-fn the_face_has_a_thunk_for_every_name() {
+fn the_preload_library_has_a_thunk_for_every_name() {
     let source = text("thunks.rs");
     // The second list has the names that Open MPI 5.0 lacks, the third one those that Open MPI has
     // and MPICH's libmpi lacks.
@@ -100,7 +100,7 @@ fn the_face_has_a_thunk_for_every_name() {
 }
 
 #[test]
-fn the_face_has_every_object() {
+fn the_preload_library_has_every_object() {
     let source = text("thunks.rs");
     let rows = section(&source, "objects! {", "}");
     assert_eq!(rows.len(), table().data.len());
@@ -119,7 +119,7 @@ fn the_face_has_every_object() {
 }
 
 #[test]
-fn face_and_runtime_number_alike() {
+fn preload_library_and_runtime_number_slots_alike() {
     let (face, runtime) = (text("thunks.rs"), text("base/src/generated/procedures.rs"));
     for list in ["pub static SLOT_NAMES", "pub static DATA_SYMBOLS"] {
         assert_eq!(section(&face, list, "];"), section(&runtime, list, "];"));

@@ -326,7 +326,7 @@ fn reductions_name_their_operator() {
 }
 
 #[test]
-fn a_request_comes_out_of_what_does_not_wait() {
+fn procedures_that_do_not_wait_return_a_request() {
     for procedure in &table().procedures {
         if procedure.has(Flag::Nonblocking) || procedure.has(Flag::Persistent) {
             let last = procedure

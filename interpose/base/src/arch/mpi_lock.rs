@@ -11,7 +11,7 @@ use std::ffi::{c_char, c_int};
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 use understudy_abi::control_block;
-use understudy_abi::turn::{Lent, Turn, TurnCode, UNCHANGED};
+use understudy_abi::mpi_lock::{MASK_UNCHANGED, MpiLock, MpiLockCode, YieldingCallback};
 use understudy_mpi::call;
 
 /// Returns `struct pthread` of the main thread, to which the thread-local data belong.
@@ -21,7 +21,7 @@ pub(super) fn main_block() -> usize {
 
 /// The preload library's part of the lock, and a lookup of the program's symbols.
 struct PreloadLibrary {
-    code: TurnCode,
+    code: MpiLockCode,
     symbol: fn(&str) -> u64,
 }
 
@@ -35,20 +35,20 @@ static PRELOAD_LIBRARY: OnceLock<PreloadLibrary> = OnceLock::new();
 /// Connects to the preload library's part.
 ///
 /// `symbol` returns the address of a symbol in the program's namespace, or 0.
-pub fn connect(code: TurnCode, symbol: fn(&str) -> u64) {
+pub fn connect(code: MpiLockCode, symbol: fn(&str) -> u64) {
     let _ = PRELOAD_LIBRARY.set(PreloadLibrary { code, symbol });
 }
 
-fn mpi_lock() -> &'static Turn {
-    static UNCONNECTED: Turn = Turn::new();
+fn mpi_lock() -> &'static MpiLock {
+    static UNCONNECTED: MpiLock = MpiLock::new();
     // SAFETY: the lock belongs to the preload library, which lives as long as the process.
     PRELOAD_LIBRARY
         .get()
-        .map_or(&UNCONNECTED, |face| unsafe { &*face.code.turn })
+        .map_or(&UNCONNECTED, |face| unsafe { &*face.code.lock })
 }
 
 /// Procedures that may be called at any time (MPI 4.1, 11.6.1).
-const ALWAYS_ALLOWED: [Proc; understudy_abi::turn::QUESTIONS] = [
+const ALWAYS_ALLOWED: [Proc; understudy_abi::mpi_lock::QUERY_COUNT] = [
     Proc::MPI_Initialized,
     Proc::MPI_Finalized,
     Proc::MPI_Query_thread,
@@ -64,8 +64,12 @@ type FileEffectFunction = unsafe extern "C" fn(u32, c_int, *const c_char);
 
 /// Sets functions that run without the MPI lock, on the caller's stack.
 pub fn set_unlocked_functions(answer: AnswerFunction, note: FileEffectFunction) {
-    mpi_lock().answer.store(answer as usize, Ordering::Relaxed);
-    mpi_lock().note.store(note as usize, Ordering::Relaxed);
+    mpi_lock()
+        .answer_query
+        .store(answer as usize, Ordering::Relaxed);
+    mpi_lock()
+        .record_effect
+        .store(note as usize, Ordering::Relaxed);
 }
 
 /// Allows concurrent MPI calls, after all workers have agreed.
@@ -74,14 +78,14 @@ pub fn set_unlocked_functions(answer: AnswerFunction, note: FileEffectFunction) 
 pub fn allow_concurrent_calls() {
     work_flags::set_multiple();
     let bits = std::ptr::from_ref(work_flags::bits()).cast_mut();
-    mpi_lock().attention.store(bits, Ordering::Relaxed);
+    mpi_lock().work_flags.store(bits, Ordering::Relaxed);
 }
 
 /// Records that threads exist whose creation the preload library has not seen.
 pub fn record_other_threads() {
-    mpi_lock().has_others.store(1, Ordering::Relaxed);
+    mpi_lock().has_inherited_threads.store(1, Ordering::Relaxed);
     if work_flags::is_multiple() {
-        work_flags::set(work_flags::SEVERAL);
+        work_flags::set(work_flags::MULTIPLE_THREADS);
     }
 }
 
@@ -92,7 +96,9 @@ pub fn set_thread_number_offset(place: usize) {
     // SAFETY: the word lies in glibc's larger control block; gettid(2).
     let is_it = unsafe { *((main_block() + place) as *const libc::pid_t) == libc::gettid() };
     if is_it {
-        mpi_lock().number_at.store(place, Ordering::Relaxed);
+        mpi_lock()
+            .thread_number_offset
+            .store(place, Ordering::Relaxed);
     }
 }
 
@@ -104,19 +110,20 @@ pub fn record_signal_handlers() {
 /// Prepares the MPI lock for later use.
 pub fn prepare() {
     let turn = mpi_lock();
-    for (place, question) in turn.questions.iter().zip(ALWAYS_ALLOWED) {
+    for (place, question) in turn.query_slots.iter().zip(ALWAYS_ALLOWED) {
         place.store(question.slot(), Ordering::Relaxed);
     }
-    turn.abort.store(Proc::MPI_Abort.slot(), Ordering::Relaxed);
-    turn.slots.store(LOCAL.len() as u32, Ordering::Relaxed);
-    turn.locals
+    turn.abort_slot
+        .store(Proc::MPI_Abort.slot(), Ordering::Relaxed);
+    turn.slot_count.store(LOCAL.len() as u32, Ordering::Relaxed);
+    turn.local_slots
         .store(LOCAL.as_ptr().cast_mut(), Ordering::Relaxed);
     const FSGSBASE: u64 = 1 << 1;
     // SAFETY: getauxval(3) has no preconditions.
     let may_write_fs = unsafe { libc::getauxval(libc::AT_HWCAP2) } & FSGSBASE;
     turn.may_write_fs
         .store(may_write_fs as u32, Ordering::Relaxed);
-    turn.told.store(
+    turn.owner_thread_word.store(
         std::ptr::from_ref(call::caller()).cast_mut(),
         Ordering::Relaxed,
     );
@@ -127,7 +134,7 @@ pub fn share() {
     prepare();
     if let Some(face) = PRELOAD_LIBRARY.get() {
         // SAFETY: the main thread is in a call of the program, as `share` requires.
-        unsafe { (face.code.share)() };
+        unsafe { (face.code.enable)() };
     }
 }
 
@@ -135,10 +142,13 @@ pub fn share() {
 ///
 /// Has no effect before [`prepare`]. Any thread may call this function.
 pub fn request_sharing() {
-    let is_prepared = !mpi_lock().told.load(Ordering::Relaxed).is_null();
+    let is_prepared = !mpi_lock()
+        .owner_thread_word
+        .load(Ordering::Relaxed)
+        .is_null();
     if let Some(face) = PRELOAD_LIBRARY.get().filter(|_| is_prepared) {
         // SAFETY: `begin` may be called by any thread at any time.
-        unsafe { (face.code.begin)() };
+        unsafe { (face.code.enable_for_main)() };
     }
 }
 
@@ -158,7 +168,7 @@ pub fn is_shared() -> bool {
 
 /// Returns the control block of the program's thread that is in the runtime.
 pub fn current_block() -> usize {
-    match mpi_lock().holder.load(Ordering::Relaxed) {
+    match mpi_lock().owner.load(Ordering::Relaxed) {
         0 => main_block(),
         holder => holder,
     }
@@ -167,7 +177,7 @@ pub fn current_block() -> usize {
 /// True if the thread in the runtime is not the main thread.
 #[inline]
 pub fn is_foreign() -> bool {
-    let holder = mpi_lock().holder.load(Ordering::Relaxed);
+    let holder = mpi_lock().owner.load(Ordering::Relaxed);
     holder != 0 && holder != main_block()
 }
 
@@ -175,8 +185,8 @@ pub fn is_foreign() -> bool {
 ///
 /// `None` if these are blocked now.
 pub fn blocked_signals() -> Option<u64> {
-    let mask = mpi_lock().mask.load(Ordering::Relaxed);
-    (is_foreign() && mask != UNCHANGED).then_some(mask)
+    let mask = mpi_lock().saved_mask.load(Ordering::Relaxed);
+    (is_foreign() && mask != MASK_UNCHANGED).then_some(mask)
 }
 
 /// True if a call has acquired the MPI lock, which its return releases.
@@ -195,12 +205,14 @@ fn outermost_owns_lock() -> bool {
 /// Returns the function that runs a callback while other threads may call MPI.
 ///
 /// `None` unless the innermost call, in `frame`, owns the lock itself and other threads exist.
-pub(super) fn yielding_caller(frame: &Frame) -> Option<unsafe extern "C" fn(&Lent) -> u64> {
+pub(super) fn yielding_caller(
+    frame: &Frame,
+) -> Option<unsafe extern "C" fn(&YieldingCallback) -> u64> {
     /// Offset, below the saved frame pointer, of the word that marks nested calls.
     ///
     /// It is not 0 in a call from a callback that has not yielded the lock.
     const NESTED: usize = 64;
-    if !work_flags::is_set(work_flags::SEVERAL) {
+    if !work_flags::is_set(work_flags::MULTIPLE_THREADS) {
         return None;
     }
     // SAFETY: `understudy_abi::mpi_lock::Turn` defines this word for calls that have acquired the MPI
@@ -208,27 +220,27 @@ pub(super) fn yielding_caller(frame: &Frame) -> Option<unsafe extern "C" fn(&Len
     let is_own = owns_lock(frame)
         && unsafe { ((frame.preserved[RBP_INDEX] as usize - NESTED) as *const u64).read() == 0 };
     is_own
-        .then(|| PRELOAD_LIBRARY.get().map(|face| face.code.lend))
+        .then(|| PRELOAD_LIBRARY.get().map(|face| face.code.run_callback))
         .flatten()
 }
 
 /// True if this call runs during another thread's callback, which has yielded the lock.
 pub fn is_during_callback() -> bool {
-    let lender = mpi_lock().lender.load(Ordering::Relaxed);
-    lender != 0 && lender != mpi_lock().holder.load(Ordering::Relaxed)
+    let lender = mpi_lock().yielding_thread.load(Ordering::Relaxed);
+    lender != 0 && lender != mpi_lock().owner.load(Ordering::Relaxed)
 }
 
 /// Makes the program repeat the call from its entry; returns true.
 ///
 /// The handler must return at once.
 pub fn repeat_call() -> bool {
-    mpi_lock().again.store(1, Ordering::Relaxed);
+    mpi_lock().must_repeat.store(1, Ordering::Relaxed);
     true
 }
 
 /// Records that no callback is under way any more.
 pub(super) fn end_callbacks() {
-    mpi_lock().lender.store(0, Ordering::Relaxed);
+    mpi_lock().yielding_thread.store(0, Ordering::Relaxed);
 }
 
 /// Index of rbp in a frame's preserved registers.
@@ -250,14 +262,14 @@ pub fn call_site(frame: &Frame) -> u64 {
 pub fn is_lock_release(address: u64) -> bool {
     PRELOAD_LIBRARY
         .get()
-        .is_some_and(|face| address == face.code.returned as u64)
+        .is_some_and(|face| address == face.code.return_address as u64)
 }
 
 /// Returns the address at which the program must resume to make this call.
 pub fn address_of_call(frame: &Frame) -> Option<u64> {
     let face = PRELOAD_LIBRARY.get()?;
     if owns_lock(frame) {
-        return Some(face.code.again as u64);
+        return Some(face.code.repeat_call as u64);
     }
     let procedure = Proc::ALL.get(frame.slot as usize)?;
     Some((face.symbol)(procedure.name())).filter(|&address| address != 0)
@@ -268,7 +280,7 @@ pub fn address_of_call(frame: &Frame) -> Option<u64> {
 /// It owns the lock exactly if the end of that call releases the lock.
 pub fn resume_main(frame: &Frame) {
     let turn = mpi_lock();
-    turn.number.store(0, Ordering::Relaxed);
+    turn.owner_thread.store(0, Ordering::Relaxed);
     call::caller().store(1, Ordering::Relaxed);
     if owns_lock(frame) {
         give_to_main(turn);
@@ -277,11 +289,11 @@ pub fn resume_main(frame: &Frame) {
     }
 }
 
-fn give_to_main(turn: &Turn) {
-    turn.holder.store(main_block(), Ordering::Relaxed);
+fn give_to_main(turn: &MpiLock) {
+    turn.owner.store(main_block(), Ordering::Relaxed);
     turn.lock.store(1, Ordering::SeqCst);
     // For threads that were waiting before they were restored.
-    turn.waited_for.store(1, Ordering::SeqCst);
+    turn.has_waiters.store(1, Ordering::SeqCst);
 }
 
 /// Gives the lock to the main thread if that is in the runtime without it.
@@ -289,7 +301,7 @@ fn give_to_main(turn: &Turn) {
 /// The main thread has entered the runtime before the lock was in use.
 pub fn acquire_for_main() {
     let turn = mpi_lock();
-    if is_shared() && turn.holder.load(Ordering::Relaxed) == 0 {
+    if is_shared() && turn.owner.load(Ordering::Relaxed) == 0 {
         give_to_main(turn);
     }
 }
@@ -301,7 +313,7 @@ pub fn acquire_for_main() {
 pub fn yield_lock() -> Result<(), Rewound> {
     let turn = mpi_lock();
     // In a callback, the call that has led to it cannot be left.
-    if turn.waited_for.load(Ordering::Relaxed) == 0 || !outermost_owns_lock() {
+    if turn.has_waiters.load(Ordering::Relaxed) == 0 || !outermost_owns_lock() {
         return Ok(());
     }
     repeat_call();
@@ -309,11 +321,11 @@ pub fn yield_lock() -> Result<(), Rewound> {
 }
 
 /// Releases the lock, without libc and thread-local data.
-fn release(turn: &Turn) {
-    turn.holder.store(0, Ordering::Relaxed);
+fn release(turn: &MpiLock) {
+    turn.owner.store(0, Ordering::Relaxed);
     turn.lock.store(0, Ordering::SeqCst);
-    turn.waited_for.store(0, Ordering::SeqCst);
-    raw_syscall::futex_wake(&turn.waited_for);
+    turn.has_waiters.store(0, Ordering::SeqCst);
+    raw_syscall::futex_wake(&turn.has_waiters);
 }
 
 /// Releases the lock of the calling thread, which has left the runtime.

@@ -24,8 +24,8 @@ use crate::generated::SLOT_COUNT;
 use std::arch::naked_asm;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
-use understudy_abi::turn::Lent;
-use understudy_abi::{on_other_stack, source, wait};
+use understudy_abi::mpi_lock::YieldingCallback;
+use understudy_abi::{libc_procedures, on_other_stack, wait_state};
 
 /// Stack pointer inside of [`run_user`].
 static RUN_USER_STACK: AtomicUsize = AtomicUsize::new(0);
@@ -40,7 +40,7 @@ pub static DEPART: AtomicUsize = AtomicUsize::new(0);
 /// The call is to be recorded.
 pub const RECORD: u8 = 2;
 /// Kind of the current wait ([`wait`]), which the shim reads.
-pub static WAIT_KIND: AtomicU8 = AtomicU8::new(wait::BEGUN);
+pub static WAIT_KIND: AtomicU8 = AtomicU8::new(wait_state::UNKNOWN_WAIT);
 
 unsafe extern "C" {
     /// Unused: shows the type of the table's entries to the assembly below.
@@ -52,12 +52,12 @@ unsafe extern "C" {
 pub static DISPATCH: [AtomicPtr<c_void>; SLOTS] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; SLOTS];
 /// Number of slots: the call table, then entries that exist while a phase is recorded.
-const SLOTS: usize = SLOT_COUNT + source::SLOTS;
+const SLOTS: usize = SLOT_COUNT + libc_procedures::EXTRA_SLOT_COUNT;
 /// Slots of calls that the program does not make itself (`entry` of the runtime).
-pub const RECOVER: usize = SLOT_COUNT + source::RECOVER;
-pub const LEAVE: usize = SLOT_COUNT + source::LEAVE;
-pub const KEYVAL_PROXY: usize = SLOT_COUNT + source::KEYVAL_PROXY;
-pub const GREQUEST_FORTRAN: usize = SLOT_COUNT + source::GREQUEST_FORTRAN;
+pub const RECOVER: usize = SLOT_COUNT + libc_procedures::RECOVER_SLOT;
+pub const LEAVE: usize = SLOT_COUNT + libc_procedures::EXIT_SLOT;
+pub const KEYVAL_PROXY: usize = SLOT_COUNT + libc_procedures::KEYVAL_PROXY_SLOT;
+pub const GREQUEST_FORTRAN: usize = SLOT_COUNT + libc_procedures::GREQUEST_FORTRAN_SLOT;
 
 /// Sets the handler of a slot.
 pub fn set_handler(slot: usize, handler: *mut c_void) {
@@ -85,10 +85,10 @@ pub unsafe fn call_program(function: *const c_void, arguments: [u64; 5]) -> u64 
         // SAFETY: the caller upholds the requirements.
         return unsafe { call_user(function, a, b, c, d, e) };
     };
-    let lent = Lent {
+    let lent = YieldingCallback {
         function: function as usize,
         arguments,
-        top: &raw const TOP,
+        next_frame: &raw const TOP,
     };
     // SAFETY: as above; `lent` stays in place until the callback has returned or is abandoned.
     unsafe { call_on_stack(lend as *const c_void, &raw const lent as u64, 0, 0, 0, 0) }
@@ -207,7 +207,7 @@ pub fn wait_kind() -> &'static AtomicU8 {
 /// Marks a wait that blocks until messages have been transferred.
 #[inline(always)]
 pub fn mark_blocking_wait() {
-    WAIT_KIND.store(wait::BLOCKS, Ordering::Relaxed);
+    WAIT_KIND.store(wait_state::BLOCKING, Ordering::Relaxed);
 }
 
 /// Marks a wait that usually ends soon.
@@ -215,12 +215,12 @@ pub fn mark_blocking_wait() {
 /// The call may be one of many by which the program waits for something else.
 #[inline(always)]
 pub fn mark_short_wait() {
-    WAIT_KIND.store(wait::RETURNS, Ordering::Relaxed);
+    WAIT_KIND.store(wait_state::POLLING, Ordering::Relaxed);
 }
 
 /// Marks the end of a wait.
 pub fn end_wait() {
-    WAIT_KIND.store(wait::BEGUN, Ordering::Relaxed);
+    WAIT_KIND.store(wait_state::UNKNOWN_WAIT, Ordering::Relaxed);
 }
 
 /// Selects whether `journal::record_call` of the runtime is called after each handler.

@@ -182,10 +182,10 @@ mod narrow {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
             let Some(n_origin_count) = large::Elements::new(origin_count, origin_datatype) else {
-                return large::too_large("MPI_Accumulate_c", large::Subject::Win(win));
+                return large::too_large("MPI_Accumulate_c", large::ErrorSubject::Win(win));
             };
             let Some(n_target_count) = large::Elements::new(target_count, target_datatype) else {
-                return large::too_large("MPI_Accumulate_c", large::Subject::Win(win));
+                return large::too_large("MPI_Accumulate_c", large::ErrorSubject::Win(win));
             };
             let thunk: unsafe extern "C" fn(
                 usize,
@@ -225,7 +225,7 @@ mod narrow {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
             let Some(n_count) = large::Elements::new(count, datatype) else {
-                return large::too_large("MPI_Bsend_c", large::Subject::Comm(comm));
+                return large::too_large("MPI_Bsend_c", large::ErrorSubject::Comm(comm));
             };
             let thunk: unsafe extern "C" fn(usize, c_int, usize, usize, usize, usize) -> c_int =
                 core::mem::transmute(thunks::PMPI_Bsend as unsafe extern "C" fn());
@@ -246,7 +246,7 @@ mod narrow {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
             let Some(n_count) = large::Elements::new(count, datatype) else {
-                return large::too_large("MPI_Bsend_init_c", large::Subject::Comm(comm));
+                return large::too_large("MPI_Bsend_init_c", large::ErrorSubject::Comm(comm));
             };
             let thunk: unsafe extern "C" fn(
                 usize,
@@ -273,7 +273,7 @@ mod narrow {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
             let Some(n_count) = large::Elements::new(count, datatype) else {
-                return large::too_large("MPI_File_iread_all_c", large::Subject::File(fh));
+                return large::too_large("MPI_File_iread_all_c", large::ErrorSubject::File(fh));
             };
             let thunk: unsafe extern "C" fn(usize, usize, c_int, usize, usize) -> c_int =
                 core::mem::transmute(thunks::PMPI_File_iread_all as unsafe extern "C" fn());
@@ -293,7 +293,7 @@ mod narrow {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
             let Some(n_count) = large::Elements::new(count, datatype) else {
-                return large::too_large("MPI_File_iread_at_all_c", large::Subject::File(fh));
+                return large::too_large("MPI_File_iread_at_all_c", large::ErrorSubject::File(fh));
             };
             let thunk: unsafe extern "C" fn(usize, usize, usize, c_int, usize, usize) -> c_int =
                 core::mem::transmute(thunks::PMPI_File_iread_at_all as unsafe extern "C" fn());
@@ -313,7 +313,7 @@ mod narrow {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
             let Some(n_count) = large::Elements::new(count, datatype) else {
-                return large::too_large("MPI_File_iread_at_c", large::Subject::File(fh));
+                return large::too_large("MPI_File_iread_at_c", large::ErrorSubject::File(fh));
             };
             let thunk: unsafe extern "C" fn(usize, usize, usize, c_int, usize, usize) -> c_int =
                 core::mem::transmute(thunks::PMPI_File_iread_at as unsafe extern "C" fn());
@@ -332,7 +332,7 @@ mod narrow {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
             let Some(n_count) = large::Elements::new(count, datatype) else {
-                return large::too_large("MPI_File_iread_c", large::Subject::File(fh));
+                return large::too_large("MPI_File_iread_c", large::ErrorSubject::File(fh));
             };
             let thunk: unsafe extern "C" fn(usize, usize, c_int, usize, usize) -> c_int =
                 core::mem::transmute(thunks::PMPI_File_iread as unsafe extern "C" fn());
@@ -351,7 +351,7 @@ mod narrow {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
             let Some(n_count) = large::Elements::new(count, datatype) else {
-                return large::too_large("MPI_File_iread_shared_c", large::Subject::File(fh));
+                return large::too_large("MPI_File_iread_shared_c", large::ErrorSubject::File(fh));
             };
             let thunk: unsafe extern "C" fn(usize, usize, c_int, usize, usize) -> c_int =
                 core::mem::transmute(thunks::PMPI_File_iread_shared as unsafe extern "C" fn());
@@ -370,7 +370,7 @@ mod narrow {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
             let Some(n_count) = large::Elements::new(count, datatype) else {
-                return large::too_large("MPI_File_iwrite_all_c", large::Subject::File(fh));
+                return large::too_large("MPI_File_iwrite_all_c", large::ErrorSubject::File(fh));
             };
             let thunk: unsafe extern "C" fn(usize, usize, c_int, usize, usize) -> c_int =
                 core::mem::transmute(thunks::PMPI_File_iwrite_all as unsafe extern "C" fn());
@@ -390,7 +390,7 @@ mod narrow {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
             let Some(n_count) = large::Elements::new(count, datatype) else {
-                return large::too_large("MPI_File_iwrite_at_all_c", large::Subject::File(fh));
+                return large::too_large("MPI_File_iwrite_at_all_c", large::ErrorSubject::File(fh));
             };
             let thunk: unsafe extern "C" fn(usize, usize, usize, c_int, usize, usize) -> c_int =
                 core::mem::transmute(thunks::PMPI_File_iwrite_at_all as unsafe extern "C" fn());
@@ -410,7 +410,7 @@ mod narrow {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
             let Some(n_count) = large::Elements::new(count, datatype) else {
-                return large::too_large("MPI_File_iwrite_at_c", large::Subject::File(fh));
+                return large::too_large("MPI_File_iwrite_at_c", large::ErrorSubject::File(fh));
             };
             let thunk: unsafe extern "C" fn(usize, usize, usize, c_int, usize, usize) -> c_int =
                 core::mem::transmute(thunks::PMPI_File_iwrite_at as unsafe extern "C" fn());
@@ -429,7 +429,7 @@ mod narrow {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
             let Some(n_count) = large::Elements::new(count, datatype) else {
-                return large::too_large("MPI_File_iwrite_c", large::Subject::File(fh));
+                return large::too_large("MPI_File_iwrite_c", large::ErrorSubject::File(fh));
             };
             let thunk: unsafe extern "C" fn(usize, usize, c_int, usize, usize) -> c_int =
                 core::mem::transmute(thunks::PMPI_File_iwrite as unsafe extern "C" fn());
@@ -448,7 +448,7 @@ mod narrow {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
             let Some(n_count) = large::Elements::new(count, datatype) else {
-                return large::too_large("MPI_File_iwrite_shared_c", large::Subject::File(fh));
+                return large::too_large("MPI_File_iwrite_shared_c", large::ErrorSubject::File(fh));
             };
             let thunk: unsafe extern "C" fn(usize, usize, c_int, usize, usize) -> c_int =
                 core::mem::transmute(thunks::PMPI_File_iwrite_shared as unsafe extern "C" fn());
@@ -466,7 +466,7 @@ mod narrow {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
             let Some(n_count) = large::Elements::new(count, datatype) else {
-                return large::too_large("MPI_File_read_all_begin_c", large::Subject::File(fh));
+                return large::too_large("MPI_File_read_all_begin_c", large::ErrorSubject::File(fh));
             };
             let thunk: unsafe extern "C" fn(usize, usize, c_int, usize) -> c_int =
                 core::mem::transmute(thunks::PMPI_File_read_all_begin as unsafe extern "C" fn());
@@ -485,7 +485,7 @@ mod narrow {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
             let Some(n_count) = large::Elements::new(count, datatype) else {
-                return large::too_large("MPI_File_read_all_c", large::Subject::File(fh));
+                return large::too_large("MPI_File_read_all_c", large::ErrorSubject::File(fh));
             };
             let thunk: unsafe extern "C" fn(usize, usize, c_int, usize, usize) -> c_int =
                 core::mem::transmute(thunks::PMPI_File_read_all as unsafe extern "C" fn());
@@ -504,7 +504,10 @@ mod narrow {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
             let Some(n_count) = large::Elements::new(count, datatype) else {
-                return large::too_large("MPI_File_read_at_all_begin_c", large::Subject::File(fh));
+                return large::too_large(
+                    "MPI_File_read_at_all_begin_c",
+                    large::ErrorSubject::File(fh)
+                );
             };
             let thunk: unsafe extern "C" fn(usize, usize, usize, c_int, usize) -> c_int =
                 core::mem::transmute(thunks::PMPI_File_read_at_all_begin as unsafe extern "C" fn());
@@ -524,7 +527,7 @@ mod narrow {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
             let Some(n_count) = large::Elements::new(count, datatype) else {
-                return large::too_large("MPI_File_read_at_all_c", large::Subject::File(fh));
+                return large::too_large("MPI_File_read_at_all_c", large::ErrorSubject::File(fh));
             };
             let thunk: unsafe extern "C" fn(usize, usize, usize, c_int, usize, usize) -> c_int =
                 core::mem::transmute(thunks::PMPI_File_read_at_all as unsafe extern "C" fn());
@@ -544,7 +547,7 @@ mod narrow {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
             let Some(n_count) = large::Elements::new(count, datatype) else {
-                return large::too_large("MPI_File_read_at_c", large::Subject::File(fh));
+                return large::too_large("MPI_File_read_at_c", large::ErrorSubject::File(fh));
             };
             let thunk: unsafe extern "C" fn(usize, usize, usize, c_int, usize, usize) -> c_int =
                 core::mem::transmute(thunks::PMPI_File_read_at as unsafe extern "C" fn());
@@ -563,7 +566,7 @@ mod narrow {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
             let Some(n_count) = large::Elements::new(count, datatype) else {
-                return large::too_large("MPI_File_read_c", large::Subject::File(fh));
+                return large::too_large("MPI_File_read_c", large::ErrorSubject::File(fh));
             };
             let thunk: unsafe extern "C" fn(usize, usize, c_int, usize, usize) -> c_int =
                 core::mem::transmute(thunks::PMPI_File_read as unsafe extern "C" fn());
@@ -581,7 +584,10 @@ mod narrow {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
             let Some(n_count) = large::Elements::new(count, datatype) else {
-                return large::too_large("MPI_File_read_ordered_begin_c", large::Subject::File(fh));
+                return large::too_large(
+                    "MPI_File_read_ordered_begin_c",
+                    large::ErrorSubject::File(fh)
+                );
             };
             let thunk: unsafe extern "C" fn(usize, usize, c_int, usize) -> c_int =
                 core::mem::transmute(
@@ -602,7 +608,7 @@ mod narrow {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
             let Some(n_count) = large::Elements::new(count, datatype) else {
-                return large::too_large("MPI_File_read_ordered_c", large::Subject::File(fh));
+                return large::too_large("MPI_File_read_ordered_c", large::ErrorSubject::File(fh));
             };
             let thunk: unsafe extern "C" fn(usize, usize, c_int, usize, usize) -> c_int =
                 core::mem::transmute(thunks::PMPI_File_read_ordered as unsafe extern "C" fn());
@@ -621,7 +627,7 @@ mod narrow {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
             let Some(n_count) = large::Elements::new(count, datatype) else {
-                return large::too_large("MPI_File_read_shared_c", large::Subject::File(fh));
+                return large::too_large("MPI_File_read_shared_c", large::ErrorSubject::File(fh));
             };
             let thunk: unsafe extern "C" fn(usize, usize, c_int, usize, usize) -> c_int =
                 core::mem::transmute(thunks::PMPI_File_read_shared as unsafe extern "C" fn());
@@ -639,7 +645,10 @@ mod narrow {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
             let Some(n_count) = large::Elements::new(count, datatype) else {
-                return large::too_large("MPI_File_write_all_begin_c", large::Subject::File(fh));
+                return large::too_large(
+                    "MPI_File_write_all_begin_c",
+                    large::ErrorSubject::File(fh)
+                );
             };
             let thunk: unsafe extern "C" fn(usize, usize, c_int, usize) -> c_int =
                 core::mem::transmute(thunks::PMPI_File_write_all_begin as unsafe extern "C" fn());
@@ -658,7 +667,7 @@ mod narrow {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
             let Some(n_count) = large::Elements::new(count, datatype) else {
-                return large::too_large("MPI_File_write_all_c", large::Subject::File(fh));
+                return large::too_large("MPI_File_write_all_c", large::ErrorSubject::File(fh));
             };
             let thunk: unsafe extern "C" fn(usize, usize, c_int, usize, usize) -> c_int =
                 core::mem::transmute(thunks::PMPI_File_write_all as unsafe extern "C" fn());
@@ -677,7 +686,10 @@ mod narrow {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
             let Some(n_count) = large::Elements::new(count, datatype) else {
-                return large::too_large("MPI_File_write_at_all_begin_c", large::Subject::File(fh));
+                return large::too_large(
+                    "MPI_File_write_at_all_begin_c",
+                    large::ErrorSubject::File(fh)
+                );
             };
             let thunk: unsafe extern "C" fn(usize, usize, usize, c_int, usize) -> c_int =
                 core::mem::transmute(
@@ -699,7 +711,7 @@ mod narrow {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
             let Some(n_count) = large::Elements::new(count, datatype) else {
-                return large::too_large("MPI_File_write_at_all_c", large::Subject::File(fh));
+                return large::too_large("MPI_File_write_at_all_c", large::ErrorSubject::File(fh));
             };
             let thunk: unsafe extern "C" fn(usize, usize, usize, c_int, usize, usize) -> c_int =
                 core::mem::transmute(thunks::PMPI_File_write_at_all as unsafe extern "C" fn());
@@ -719,7 +731,7 @@ mod narrow {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
             let Some(n_count) = large::Elements::new(count, datatype) else {
-                return large::too_large("MPI_File_write_at_c", large::Subject::File(fh));
+                return large::too_large("MPI_File_write_at_c", large::ErrorSubject::File(fh));
             };
             let thunk: unsafe extern "C" fn(usize, usize, usize, c_int, usize, usize) -> c_int =
                 core::mem::transmute(thunks::PMPI_File_write_at as unsafe extern "C" fn());
@@ -738,7 +750,7 @@ mod narrow {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
             let Some(n_count) = large::Elements::new(count, datatype) else {
-                return large::too_large("MPI_File_write_c", large::Subject::File(fh));
+                return large::too_large("MPI_File_write_c", large::ErrorSubject::File(fh));
             };
             let thunk: unsafe extern "C" fn(usize, usize, c_int, usize, usize) -> c_int =
                 core::mem::transmute(thunks::PMPI_File_write as unsafe extern "C" fn());
@@ -756,7 +768,10 @@ mod narrow {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
             let Some(n_count) = large::Elements::new(count, datatype) else {
-                return large::too_large("MPI_File_write_ordered_begin_c", large::Subject::File(fh));
+                return large::too_large(
+                    "MPI_File_write_ordered_begin_c",
+                    large::ErrorSubject::File(fh)
+                );
             };
             let thunk: unsafe extern "C" fn(usize, usize, c_int, usize) -> c_int =
                 core::mem::transmute(
@@ -777,7 +792,7 @@ mod narrow {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
             let Some(n_count) = large::Elements::new(count, datatype) else {
-                return large::too_large("MPI_File_write_ordered_c", large::Subject::File(fh));
+                return large::too_large("MPI_File_write_ordered_c", large::ErrorSubject::File(fh));
             };
             let thunk: unsafe extern "C" fn(usize, usize, c_int, usize, usize) -> c_int =
                 core::mem::transmute(thunks::PMPI_File_write_ordered as unsafe extern "C" fn());
@@ -796,7 +811,7 @@ mod narrow {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
             let Some(n_count) = large::Elements::new(count, datatype) else {
-                return large::too_large("MPI_File_write_shared_c", large::Subject::File(fh));
+                return large::too_large("MPI_File_write_shared_c", large::ErrorSubject::File(fh));
             };
             let thunk: unsafe extern "C" fn(usize, usize, c_int, usize, usize) -> c_int =
                 core::mem::transmute(thunks::PMPI_File_write_shared as unsafe extern "C" fn());
@@ -822,13 +837,13 @@ mod narrow {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
             let Some(n_origin_count) = large::Elements::new(origin_count, origin_datatype) else {
-                return large::too_large("MPI_Get_accumulate_c", large::Subject::Win(win));
+                return large::too_large("MPI_Get_accumulate_c", large::ErrorSubject::Win(win));
             };
             let Some(n_result_count) = large::Elements::new(result_count, result_datatype) else {
-                return large::too_large("MPI_Get_accumulate_c", large::Subject::Win(win));
+                return large::too_large("MPI_Get_accumulate_c", large::ErrorSubject::Win(win));
             };
             let Some(n_target_count) = large::Elements::new(target_count, target_datatype) else {
-                return large::too_large("MPI_Get_accumulate_c", large::Subject::Win(win));
+                return large::too_large("MPI_Get_accumulate_c", large::ErrorSubject::Win(win));
             };
             let thunk: unsafe extern "C" fn(
                 usize,
@@ -876,10 +891,10 @@ mod narrow {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
             let Some(n_origin_count) = large::Elements::new(origin_count, origin_datatype) else {
-                return large::too_large("MPI_Get_c", large::Subject::Win(win));
+                return large::too_large("MPI_Get_c", large::ErrorSubject::Win(win));
             };
             let Some(n_target_count) = large::Elements::new(target_count, target_datatype) else {
-                return large::too_large("MPI_Get_c", large::Subject::Win(win));
+                return large::too_large("MPI_Get_c", large::ErrorSubject::Win(win));
             };
             let thunk: unsafe extern "C" fn(
                 usize,
@@ -918,7 +933,7 @@ mod narrow {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
             let Some(n_count) = large::Elements::new(count, datatype) else {
-                return large::too_large("MPI_Ibsend_c", large::Subject::Comm(comm));
+                return large::too_large("MPI_Ibsend_c", large::ErrorSubject::Comm(comm));
             };
             let thunk: unsafe extern "C" fn(
                 usize,
@@ -945,7 +960,7 @@ mod narrow {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
             let Some(n_count) = large::Elements::new(count, datatype) else {
-                return large::too_large("MPI_Imrecv_c", large::Subject::None);
+                return large::too_large("MPI_Imrecv_c", large::ErrorSubject::None);
             };
             let thunk: unsafe extern "C" fn(usize, c_int, usize, usize, usize) -> c_int =
                 core::mem::transmute(thunks::PMPI_Imrecv as unsafe extern "C" fn());
@@ -966,7 +981,7 @@ mod narrow {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
             let Some(n_count) = large::Elements::new(count, datatype) else {
-                return large::too_large("MPI_Irecv_c", large::Subject::Comm(comm));
+                return large::too_large("MPI_Irecv_c", large::ErrorSubject::Comm(comm));
             };
             let thunk: unsafe extern "C" fn(
                 usize,
@@ -995,7 +1010,7 @@ mod narrow {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
             let Some(n_count) = large::Elements::new(count, datatype) else {
-                return large::too_large("MPI_Irsend_c", large::Subject::Comm(comm));
+                return large::too_large("MPI_Irsend_c", large::ErrorSubject::Comm(comm));
             };
             let thunk: unsafe extern "C" fn(
                 usize,
@@ -1024,7 +1039,7 @@ mod narrow {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
             let Some(n_count) = large::Elements::new(count, datatype) else {
-                return large::too_large("MPI_Isend_c", large::Subject::Comm(comm));
+                return large::too_large("MPI_Isend_c", large::ErrorSubject::Comm(comm));
             };
             let thunk: unsafe extern "C" fn(
                 usize,
@@ -1058,10 +1073,10 @@ mod narrow {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
             let Some(n_sendcount) = large::Elements::new(sendcount, sendtype) else {
-                return large::too_large("MPI_Isendrecv_c", large::Subject::Comm(comm));
+                return large::too_large("MPI_Isendrecv_c", large::ErrorSubject::Comm(comm));
             };
             let Some(n_recvcount) = large::Elements::new(recvcount, recvtype) else {
-                return large::too_large("MPI_Isendrecv_c", large::Subject::Comm(comm));
+                return large::too_large("MPI_Isendrecv_c", large::ErrorSubject::Comm(comm));
             };
             let thunk: unsafe extern "C" fn(
                 usize,
@@ -1110,7 +1125,7 @@ mod narrow {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
             let Some(n_count) = large::Elements::new(count, datatype) else {
-                return large::too_large("MPI_Isendrecv_replace_c", large::Subject::Comm(comm));
+                return large::too_large("MPI_Isendrecv_replace_c", large::ErrorSubject::Comm(comm));
             };
             let thunk: unsafe extern "C" fn(
                 usize,
@@ -1151,7 +1166,7 @@ mod narrow {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
             let Some(n_count) = large::Elements::new(count, datatype) else {
-                return large::too_large("MPI_Issend_c", large::Subject::Comm(comm));
+                return large::too_large("MPI_Issend_c", large::ErrorSubject::Comm(comm));
             };
             let thunk: unsafe extern "C" fn(
                 usize,
@@ -1178,7 +1193,7 @@ mod narrow {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
             let Some(n_count) = large::Elements::new(count, datatype) else {
-                return large::too_large("MPI_Mrecv_c", large::Subject::None);
+                return large::too_large("MPI_Mrecv_c", large::ErrorSubject::None);
             };
             let thunk: unsafe extern "C" fn(usize, c_int, usize, usize, usize) -> c_int =
                 core::mem::transmute(thunks::PMPI_Mrecv as unsafe extern "C" fn());
@@ -1200,10 +1215,10 @@ mod narrow {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
             let Some(n_origin_count) = large::Elements::new(origin_count, origin_datatype) else {
-                return large::too_large("MPI_Put_c", large::Subject::Win(win));
+                return large::too_large("MPI_Put_c", large::ErrorSubject::Win(win));
             };
             let Some(n_target_count) = large::Elements::new(target_count, target_datatype) else {
-                return large::too_large("MPI_Put_c", large::Subject::Win(win));
+                return large::too_large("MPI_Put_c", large::ErrorSubject::Win(win));
             };
             let thunk: unsafe extern "C" fn(
                 usize,
@@ -1245,10 +1260,10 @@ mod narrow {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
             let Some(n_origin_count) = large::Elements::new(origin_count, origin_datatype) else {
-                return large::too_large("MPI_Raccumulate_c", large::Subject::Win(win));
+                return large::too_large("MPI_Raccumulate_c", large::ErrorSubject::Win(win));
             };
             let Some(n_target_count) = large::Elements::new(target_count, target_datatype) else {
-                return large::too_large("MPI_Raccumulate_c", large::Subject::Win(win));
+                return large::too_large("MPI_Raccumulate_c", large::ErrorSubject::Win(win));
             };
             let thunk: unsafe extern "C" fn(
                 usize,
@@ -1291,7 +1306,7 @@ mod narrow {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
             let Some(n_count) = large::Elements::new(count, datatype) else {
-                return large::too_large("MPI_Recv_c", large::Subject::Comm(comm));
+                return large::too_large("MPI_Recv_c", large::ErrorSubject::Comm(comm));
             };
             let thunk: unsafe extern "C" fn(
                 usize,
@@ -1320,7 +1335,7 @@ mod narrow {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
             let Some(n_count) = large::Elements::new(count, datatype) else {
-                return large::too_large("MPI_Recv_init_c", large::Subject::Comm(comm));
+                return large::too_large("MPI_Recv_init_c", large::ErrorSubject::Comm(comm));
             };
             let thunk: unsafe extern "C" fn(
                 usize,
@@ -1355,13 +1370,13 @@ mod narrow {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
             let Some(n_origin_count) = large::Elements::new(origin_count, origin_datatype) else {
-                return large::too_large("MPI_Rget_accumulate_c", large::Subject::Win(win));
+                return large::too_large("MPI_Rget_accumulate_c", large::ErrorSubject::Win(win));
             };
             let Some(n_result_count) = large::Elements::new(result_count, result_datatype) else {
-                return large::too_large("MPI_Rget_accumulate_c", large::Subject::Win(win));
+                return large::too_large("MPI_Rget_accumulate_c", large::ErrorSubject::Win(win));
             };
             let Some(n_target_count) = large::Elements::new(target_count, target_datatype) else {
-                return large::too_large("MPI_Rget_accumulate_c", large::Subject::Win(win));
+                return large::too_large("MPI_Rget_accumulate_c", large::ErrorSubject::Win(win));
             };
             let thunk: unsafe extern "C" fn(
                 usize,
@@ -1412,10 +1427,10 @@ mod narrow {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
             let Some(n_origin_count) = large::Elements::new(origin_count, origin_datatype) else {
-                return large::too_large("MPI_Rget_c", large::Subject::Win(win));
+                return large::too_large("MPI_Rget_c", large::ErrorSubject::Win(win));
             };
             let Some(n_target_count) = large::Elements::new(target_count, target_datatype) else {
-                return large::too_large("MPI_Rget_c", large::Subject::Win(win));
+                return large::too_large("MPI_Rget_c", large::ErrorSubject::Win(win));
             };
             let thunk: unsafe extern "C" fn(
                 usize,
@@ -1458,10 +1473,10 @@ mod narrow {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
             let Some(n_origin_count) = large::Elements::new(origin_count, origin_datatype) else {
-                return large::too_large("MPI_Rput_c", large::Subject::Win(win));
+                return large::too_large("MPI_Rput_c", large::ErrorSubject::Win(win));
             };
             let Some(n_target_count) = large::Elements::new(target_count, target_datatype) else {
-                return large::too_large("MPI_Rput_c", large::Subject::Win(win));
+                return large::too_large("MPI_Rput_c", large::ErrorSubject::Win(win));
             };
             let thunk: unsafe extern "C" fn(
                 usize,
@@ -1501,7 +1516,7 @@ mod narrow {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
             let Some(n_count) = large::Elements::new(count, datatype) else {
-                return large::too_large("MPI_Rsend_c", large::Subject::Comm(comm));
+                return large::too_large("MPI_Rsend_c", large::ErrorSubject::Comm(comm));
             };
             let thunk: unsafe extern "C" fn(usize, c_int, usize, usize, usize, usize) -> c_int =
                 core::mem::transmute(thunks::PMPI_Rsend as unsafe extern "C" fn());
@@ -1522,7 +1537,7 @@ mod narrow {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
             let Some(n_count) = large::Elements::new(count, datatype) else {
-                return large::too_large("MPI_Rsend_init_c", large::Subject::Comm(comm));
+                return large::too_large("MPI_Rsend_init_c", large::ErrorSubject::Comm(comm));
             };
             let thunk: unsafe extern "C" fn(
                 usize,
@@ -1550,7 +1565,7 @@ mod narrow {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
             let Some(n_count) = large::Elements::new(count, datatype) else {
-                return large::too_large("MPI_Send_c", large::Subject::Comm(comm));
+                return large::too_large("MPI_Send_c", large::ErrorSubject::Comm(comm));
             };
             let thunk: unsafe extern "C" fn(usize, c_int, usize, usize, usize, usize) -> c_int =
                 core::mem::transmute(thunks::PMPI_Send as unsafe extern "C" fn());
@@ -1571,7 +1586,7 @@ mod narrow {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
             let Some(n_count) = large::Elements::new(count, datatype) else {
-                return large::too_large("MPI_Send_init_c", large::Subject::Comm(comm));
+                return large::too_large("MPI_Send_init_c", large::ErrorSubject::Comm(comm));
             };
             let thunk: unsafe extern "C" fn(
                 usize,
@@ -1605,10 +1620,10 @@ mod narrow {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
             let Some(n_sendcount) = large::Elements::new(sendcount, sendtype) else {
-                return large::too_large("MPI_Sendrecv_c", large::Subject::Comm(comm));
+                return large::too_large("MPI_Sendrecv_c", large::ErrorSubject::Comm(comm));
             };
             let Some(n_recvcount) = large::Elements::new(recvcount, recvtype) else {
-                return large::too_large("MPI_Sendrecv_c", large::Subject::Comm(comm));
+                return large::too_large("MPI_Sendrecv_c", large::ErrorSubject::Comm(comm));
             };
             let thunk: unsafe extern "C" fn(
                 usize,
@@ -1657,7 +1672,7 @@ mod narrow {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
             let Some(n_count) = large::Elements::new(count, datatype) else {
-                return large::too_large("MPI_Sendrecv_replace_c", large::Subject::Comm(comm));
+                return large::too_large("MPI_Sendrecv_replace_c", large::ErrorSubject::Comm(comm));
             };
             let thunk: unsafe extern "C" fn(
                 usize,
@@ -1697,7 +1712,7 @@ mod narrow {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
             let Some(n_count) = large::Elements::new(count, datatype) else {
-                return large::too_large("MPI_Ssend_c", large::Subject::Comm(comm));
+                return large::too_large("MPI_Ssend_c", large::ErrorSubject::Comm(comm));
             };
             let thunk: unsafe extern "C" fn(usize, c_int, usize, usize, usize, usize) -> c_int =
                 core::mem::transmute(thunks::PMPI_Ssend as unsafe extern "C" fn());
@@ -1718,7 +1733,7 @@ mod narrow {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
             let Some(n_count) = large::Elements::new(count, datatype) else {
-                return large::too_large("MPI_Ssend_init_c", large::Subject::Comm(comm));
+                return large::too_large("MPI_Ssend_init_c", large::ErrorSubject::Comm(comm));
             };
             let thunk: unsafe extern "C" fn(
                 usize,
@@ -1746,7 +1761,7 @@ mod narrow {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
             let Ok(n_disp_unit) = c_int::try_from(disp_unit) else {
-                return large::too_large("MPI_Win_allocate_c", large::Subject::Comm(comm));
+                return large::too_large("MPI_Win_allocate_c", large::ErrorSubject::Comm(comm));
             };
             let thunk: unsafe extern "C" fn(usize, c_int, usize, usize, usize, usize) -> c_int =
                 core::mem::transmute(thunks::PMPI_Win_allocate as unsafe extern "C" fn());
@@ -1766,7 +1781,10 @@ mod narrow {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
             let Ok(n_disp_unit) = c_int::try_from(disp_unit) else {
-                return large::too_large("MPI_Win_allocate_shared_c", large::Subject::Comm(comm));
+                return large::too_large(
+                    "MPI_Win_allocate_shared_c",
+                    large::ErrorSubject::Comm(comm)
+                );
             };
             let thunk: unsafe extern "C" fn(usize, c_int, usize, usize, usize, usize) -> c_int =
                 core::mem::transmute(thunks::PMPI_Win_allocate_shared as unsafe extern "C" fn());
@@ -1786,7 +1804,7 @@ mod narrow {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
             let Ok(n_disp_unit) = c_int::try_from(disp_unit) else {
-                return large::too_large("MPI_Win_create_c", large::Subject::Comm(comm));
+                return large::too_large("MPI_Win_create_c", large::ErrorSubject::Comm(comm));
             };
             let thunk: unsafe extern "C" fn(usize, usize, c_int, usize, usize, usize) -> c_int =
                 core::mem::transmute(thunks::PMPI_Win_create as unsafe extern "C" fn());
@@ -1804,11 +1822,11 @@ mod narrow {
     ) -> c_int {
         // SAFETY: the arguments are the program's; the type is that of the thunk.
         unsafe {
-            let mut p_disp_unit = large::Place::new(disp_unit);
+            let mut p_disp_unit = large::NarrowOutput::new(disp_unit);
             let thunk: unsafe extern "C" fn(usize, usize, usize, *mut c_int, usize) -> c_int =
                 core::mem::transmute(thunks::PMPI_Win_shared_query as unsafe extern "C" fn());
             let rc = thunk(win, rank, size, p_disp_unit.place(), baseptr);
-            p_disp_unit.put_back(rc);
+            p_disp_unit.store_widened(rc);
             rc
         }
     }

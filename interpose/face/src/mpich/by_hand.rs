@@ -10,7 +10,7 @@ use core::ffi::{c_char, c_int};
 const UNDEFINED: i64 = -32766;
 const SUCCESS: c_int = 0;
 
-type AskLarge = unsafe extern "C" fn(usize, *mut i64) -> c_int;
+type QueryLarge = unsafe extern "C" fn(usize, *mut i64) -> c_int;
 
 pub unsafe extern "C" fn get_count_c(status: usize, datatype: usize, count: *mut i64) -> c_int {
     type Count = unsafe extern "C" fn(usize, usize, *mut c_int) -> c_int;
@@ -28,7 +28,7 @@ pub unsafe extern "C" fn get_count_c(status: usize, datatype: usize, count: *mut
             let (mut bytes, mut size) = (0, 0);
             let asked = [
                 thunk!(PMPI_Get_elements_x: Elements)(status, BYTE, &mut bytes),
-                thunk!(PMPI_Type_size_x: AskLarge)(datatype, &mut size),
+                thunk!(PMPI_Type_size_x: QueryLarge)(datatype, &mut size),
             ];
             if asked == [SUCCESS; 2] && size > 0 && bytes % size == 0 {
                 found = bytes / size;
@@ -62,7 +62,7 @@ pub unsafe extern "C" fn type_get_value_index(value: usize, index: usize, pair: 
     for datatype in [value, index] {
         let mut bytes = 0;
         // SAFETY: the program's handle, and the thunk of a procedure that checks it.
-        let rc = unsafe { thunk!(PMPI_Type_size_x: AskLarge)(datatype, &mut bytes) };
+        let rc = unsafe { thunk!(PMPI_Type_size_x: QueryLarge)(datatype, &mut bytes) };
         if rc != SUCCESS {
             return rc;
         }
@@ -127,7 +127,7 @@ pub unsafe extern "C" fn abi_get_info(info: *mut u8) -> c_int {
 /// Returns `answer` if the tool interface is open, else its error (MPI 4.0, 15.3.8).
 ///
 /// The interface has no events.
-fn none_of_them(answer: c_int) -> c_int {
+fn without_events_result(answer: c_int) -> c_int {
     let mut variables = 0;
     // SAFETY: the address of a local variable, and the thunk of a procedure that fails if the
     // interface is closed.
@@ -138,7 +138,7 @@ fn none_of_them(answer: c_int) -> c_int {
 }
 
 pub unsafe extern "C" fn t_event_get_num(number: *mut c_int) -> c_int {
-    let rc = none_of_them(SUCCESS);
+    let rc = without_events_result(SUCCESS);
     if rc == SUCCESS {
         // SAFETY: the pointer is the program's.
         unsafe { number.write(0) };
@@ -152,9 +152,9 @@ pub unsafe extern "C" fn t_category_get_events(
     _room: c_int,
     _indices: *mut c_int,
 ) -> c_int {
-    type Ask = unsafe extern "C" fn(c_int, c_int, *mut c_int) -> c_int;
+    type QueryCategory = unsafe extern "C" fn(c_int, c_int, *mut c_int) -> c_int;
     // SAFETY: a null pointer for no entries, and the thunk of a procedure that checks the category.
-    unsafe { thunk!(PMPI_T_category_get_pvars: Ask)(category, 0, core::ptr::null_mut()) }
+    unsafe { thunk!(PMPI_T_category_get_pvars: QueryCategory)(category, 0, core::ptr::null_mut()) }
 }
 
 pub unsafe extern "C" fn t_category_get_num_events(category: c_int, number: *mut c_int) -> c_int {
@@ -172,7 +172,7 @@ pub unsafe extern "C" fn t_category_get_num_events(category: c_int, number: *mut
 macro_rules! without_events {
     ($($answer:ident: $($name:ident)*;)*) => { $($(
         pub unsafe extern "C" fn $name() -> c_int {
-            none_of_them(constant::$answer)
+            without_events_result(constant::$answer)
         }
     )*)* };
 }
@@ -202,11 +202,11 @@ pub use mpix_query_hip_support as mpix_query_ze_support;
 
 /// `MPIX_Request_is_complete`: does not free the request.
 pub unsafe extern "C" fn mpix_request_is_complete(request: usize) -> c_int {
-    type State = unsafe extern "C" fn(usize, *mut c_int, usize) -> c_int;
+    type GetStatus = unsafe extern "C" fn(usize, *mut c_int, usize) -> c_int;
     let mut has_ended = 0;
     // SAFETY: the program's request, and the thunk of the procedure.
     let rc = unsafe {
-        thunk!(PMPI_Request_get_status: State)(request, &mut has_ended, constant::STATUS_IGNORE)
+        thunk!(PMPI_Request_get_status: GetStatus)(request, &mut has_ended, constant::STATUS_IGNORE)
     };
     c_int::from(rc == SUCCESS && has_ended != 0)
 }

@@ -7,10 +7,10 @@
 
 use super::large::thunk;
 use crate::entry::{ENTRY, passes_through, slot_count};
-use crate::msg::say;
+use crate::messages::print;
 use crate::sys;
 use core::ffi::{c_int, c_void};
-use understudy_abi::{fortran, source};
+use understudy_abi::{fortran, libc_procedures};
 use understudy_catalogue::message;
 
 type Get = unsafe extern "C" fn(c_int, c_int, *mut *mut c_void, *mut c_int) -> c_int;
@@ -31,7 +31,11 @@ const WIN_SIZE: c_int = 0x6600_0003;
 /// Returns the key with which C procedures access an attribute that is an integer.
 fn of_integer(key: c_int, kind: c_int) -> c_int {
     let is_address = kind == POINTER || key >> 30 == PREDEFINED || passes_through();
-    if is_address { key } else { key + fortran::KEY }
+    if is_address {
+        key
+    } else {
+        key + fortran::INTEGER_KEY_OFFSET
+    }
 }
 
 /// Stores an attribute as Fortran's bindings expect it.
@@ -107,7 +111,7 @@ attributes! {
 
 /// Makes a call of the runtime, like a thunk.
 #[unsafe(naked)]
-unsafe extern "C" fn tell(first: usize, second: usize, third: usize, slot: usize) {
+unsafe extern "C" fn call_runtime(first: usize, second: usize, third: usize, slot: usize) {
     core::arch::naked_asm!("mov eax, ecx", "jmp qword ptr [rip + {entry}]", entry = sym ENTRY)
 }
 
@@ -116,7 +120,7 @@ unsafe extern "C" fn tell(first: usize, second: usize, third: usize, slot: usize
 /// It would need the function of the real library.
 fn refuse_unprotected(name: &str) {
     if passes_through() {
-        say(&message::not_in_late_program(name));
+        print(&message::not_in_late_program(name));
         sys::exit(understudy_abi::exit::REFUSED);
     }
 }
@@ -127,11 +131,11 @@ pub unsafe extern "C" fn MPII_Keyval_set_proxy(key: c_int, copy: usize, delete: 
     refuse_unprotected("MPII_Keyval_set_proxy");
     // SAFETY: the slot has these arguments.
     unsafe {
-        tell(
+        call_runtime(
             key as u32 as usize,
             copy,
             delete,
-            slot_count() + source::KEYVAL_PROXY,
+            slot_count() + libc_procedures::KEYVAL_PROXY_SLOT,
         )
     }
 }
@@ -142,11 +146,11 @@ pub unsafe extern "C" fn MPII_Grequest_set_lang_f77(request: c_int) {
     refuse_unprotected("MPII_Grequest_set_lang_f77");
     // SAFETY: the slot has this argument.
     unsafe {
-        tell(
+        call_runtime(
             request as u32 as usize,
             0,
             0,
-            slot_count() + source::GREQUEST_FORTRAN,
+            slot_count() + libc_procedures::GREQUEST_FORTRAN_SLOT,
         )
     }
 }
@@ -155,7 +159,7 @@ macro_rules! refused {
     ($($name:ident)*) => { $(
         #[unsafe(no_mangle)]
         pub extern "C" fn $name() {
-            say(&message::CXX_CALLBACKS);
+            print(&message::CXX_CALLBACKS);
             sys::exit(understudy_abi::exit::REFUSED);
         }
     )* };

@@ -6,7 +6,7 @@
 #![allow(unsafe_code, clippy::missing_safety_doc)]
 
 use super::additions::{COMM_WORLD, ERR_COUNT};
-use crate::msg::say;
+use crate::messages::print;
 use core::ffi::c_int;
 use understudy_catalogue::message;
 
@@ -25,7 +25,7 @@ type OfDatatype = unsafe extern "C" fn(*mut usize) -> c_int;
 type CallErrorHandler = unsafe extern "C" fn(usize, c_int) -> c_int;
 
 /// Object to which an error belongs.
-pub enum Subject {
+pub enum ErrorSubject {
     Comm(usize),
     Win(usize),
     File(usize),
@@ -34,21 +34,29 @@ pub enum Subject {
 
 /// Reports a number that is too large, and calls the object's error handler.
 #[cold]
-pub fn too_large(name: &str, subject: Subject) -> c_int {
-    say(&message::number_too_large(name));
+pub fn too_large(name: &str, subject: ErrorSubject) -> c_int {
+    print(&message::number_too_large(name));
     fail(subject, ERR_COUNT)
 }
 
 /// Calls the object's error handler for an error of this class.
 #[cold]
-pub fn fail(subject: Subject, class: c_int) -> c_int {
+pub fn fail(subject: ErrorSubject, class: c_int) -> c_int {
     // SAFETY: thunks of these procedures, and the program's handle.
     unsafe {
         match subject {
-            Subject::Comm(comm) => thunk!(PMPI_Comm_call_errhandler: CallErrorHandler)(comm, class),
-            Subject::Win(win) => thunk!(PMPI_Win_call_errhandler: CallErrorHandler)(win, class),
-            Subject::File(file) => thunk!(PMPI_File_call_errhandler: CallErrorHandler)(file, class),
-            Subject::None => thunk!(PMPI_Comm_call_errhandler: CallErrorHandler)(COMM_WORLD, class),
+            ErrorSubject::Comm(comm) => {
+                thunk!(PMPI_Comm_call_errhandler: CallErrorHandler)(comm, class)
+            }
+            ErrorSubject::Win(win) => {
+                thunk!(PMPI_Win_call_errhandler: CallErrorHandler)(win, class)
+            }
+            ErrorSubject::File(file) => {
+                thunk!(PMPI_File_call_errhandler: CallErrorHandler)(file, class)
+            }
+            ErrorSubject::None => {
+                thunk!(PMPI_Comm_call_errhandler: CallErrorHandler)(COMM_WORLD, class)
+            }
         }
     };
     class
@@ -100,15 +108,15 @@ impl Drop for Elements {
 }
 
 /// Variable of the program that receives a number.
-pub struct Place {
+pub struct NarrowOutput {
     to: *mut i64,
     number: c_int,
 }
 
-impl Place {
+impl NarrowOutput {
     /// Creates an entry for the program's variable.
-    pub fn new(to: *mut i64) -> Place {
-        Place { to, number: 0 }
+    pub fn new(to: *mut i64) -> NarrowOutput {
+        NarrowOutput { to, number: 0 }
     }
 
     /// Returns the address to pass to the procedure.
@@ -120,7 +128,7 @@ impl Place {
     }
 
     /// Stores the number that the procedure has written, widened.
-    pub unsafe fn put_back(self, rc: c_int) {
+    pub unsafe fn store_widened(self, rc: c_int) {
         if rc == 0 && !self.to.is_null() {
             // SAFETY: the pointer is the program's.
             unsafe { self.to.write(i64::from(self.number)) };

@@ -33,8 +33,8 @@ mod procedures {
         // SAFETY: arguments of the program, as the standard says.
         unsafe {
             let comm = PMPI_Comm_f2c(*comm);
-            let sendtypes = types(sendtypes, data(sendbuf), || others(comm));
-            let recvtypes = types(recvtypes, data(recvbuf), || others(comm));
+            let sendtypes = types(sendtypes, data(sendbuf), || peer_count(comm));
+            let recvtypes = types(recvtypes, data(recvbuf), || peer_count(comm));
             let rc = PMPI_Alltoallw(
                 data(sendbuf),
                 sendcounts,
@@ -79,8 +79,8 @@ mod procedures {
         // SAFETY: arguments of the program, as the standard says.
         unsafe {
             let comm = PMPI_Comm_f2c(*comm);
-            let sendtypes = types(sendtypes, data(sendbuf), || destinations(comm));
-            let recvtypes = types(recvtypes, data(recvbuf), || sources(comm));
+            let sendtypes = types(sendtypes, data(sendbuf), || destination_count(comm));
+            let recvtypes = types(recvtypes, data(recvbuf), || source_count(comm));
             let rc = PMPI_Neighbor_alltoallw(
                 data(sendbuf),
                 sendcounts,
@@ -125,7 +125,7 @@ mod procedures {
             let sendtype = PMPI_Type_f2c(*sendtype);
             let recvtype = PMPI_Type_f2c(*recvtype);
             let comm = PMPI_Comm_f2c(*comm);
-            let mut own_request = NONE;
+            let mut own_request = NO_HANDLE;
             let rc = PMPI_Iallgather(
                 data(sendbuf),
                 *sendcount,
@@ -174,7 +174,7 @@ mod procedures {
             let sendtype = PMPI_Type_f2c(*sendtype);
             let recvtype = PMPI_Type_f2c(*recvtype);
             let comm = PMPI_Comm_f2c(*comm);
-            let mut own_request = NONE;
+            let mut own_request = NO_HANDLE;
             let rc = PMPI_Iallgatherv(
                 data(sendbuf),
                 *sendcount,
@@ -220,7 +220,7 @@ mod procedures {
             let datatype = PMPI_Type_f2c(*datatype);
             let op = PMPI_Op_f2c(*op);
             let comm = PMPI_Comm_f2c(*comm);
-            let mut own_request = NONE;
+            let mut own_request = NO_HANDLE;
             let rc = PMPI_Iallreduce(
                 data(sendbuf),
                 data(recvbuf),
@@ -266,7 +266,7 @@ mod procedures {
             let sendtype = PMPI_Type_f2c(*sendtype);
             let recvtype = PMPI_Type_f2c(*recvtype);
             let comm = PMPI_Comm_f2c(*comm);
-            let mut own_request = NONE;
+            let mut own_request = NO_HANDLE;
             let rc = PMPI_Ialltoall(
                 data(sendbuf),
                 *sendcount,
@@ -317,7 +317,7 @@ mod procedures {
             let sendtype = PMPI_Type_f2c(*sendtype);
             let recvtype = PMPI_Type_f2c(*recvtype);
             let comm = PMPI_Comm_f2c(*comm);
-            let mut own_request = NONE;
+            let mut own_request = NO_HANDLE;
             let rc = PMPI_Ialltoallv(
                 data(sendbuf),
                 sendcounts,
@@ -368,9 +368,9 @@ mod procedures {
         // SAFETY: arguments of the program, as the standard says.
         unsafe {
             let comm = PMPI_Comm_f2c(*comm);
-            let mut own_request = NONE;
-            let sendtypes = types(sendtypes, data(sendbuf), || others(comm));
-            let recvtypes = types(recvtypes, data(recvbuf), || others(comm));
+            let mut own_request = NO_HANDLE;
+            let sendtypes = types(sendtypes, data(sendbuf), || peer_count(comm));
+            let recvtypes = types(recvtypes, data(recvbuf), || peer_count(comm));
             let rc = PMPI_Ialltoallw(
                 data(sendbuf),
                 sendcounts,
@@ -398,7 +398,7 @@ mod procedures {
         // SAFETY: arguments of the program, as the standard says.
         unsafe {
             let comm = PMPI_Comm_f2c(*comm);
-            let mut own_request = NONE;
+            let mut own_request = NO_HANDLE;
             let rc = PMPI_Ibarrier(comm, &mut own_request);
             if rc == SUCCESS {
                 *request = PMPI_Request_c2f(own_request);
@@ -431,7 +431,7 @@ mod procedures {
         unsafe {
             let datatype = PMPI_Type_f2c(*datatype);
             let comm = PMPI_Comm_f2c(*comm);
-            let mut own_request = NONE;
+            let mut own_request = NO_HANDLE;
             let rc = PMPI_Ibcast(data(buffer), *count, datatype, *root, comm, &mut own_request);
             if rc == SUCCESS {
                 *request = PMPI_Request_c2f(own_request);
@@ -467,7 +467,7 @@ mod procedures {
             let datatype = PMPI_Type_f2c(*datatype);
             let op = PMPI_Op_f2c(*op);
             let comm = PMPI_Comm_f2c(*comm);
-            let mut own_request = NONE;
+            let mut own_request = NO_HANDLE;
             let rc = PMPI_Iexscan(
                 data(sendbuf),
                 data(recvbuf),
@@ -515,7 +515,7 @@ mod procedures {
             let sendtype = PMPI_Type_f2c(*sendtype);
             let recvtype = PMPI_Type_f2c(*recvtype);
             let comm = PMPI_Comm_f2c(*comm);
-            let mut own_request = NONE;
+            let mut own_request = NO_HANDLE;
             let rc = PMPI_Igather(
                 data(sendbuf),
                 *sendcount,
@@ -567,7 +567,7 @@ mod procedures {
             let sendtype = PMPI_Type_f2c(*sendtype);
             let recvtype = PMPI_Type_f2c(*recvtype);
             let comm = PMPI_Comm_f2c(*comm);
-            let mut own_request = NONE;
+            let mut own_request = NO_HANDLE;
             let rc = PMPI_Igatherv(
                 data(sendbuf),
                 *sendcount,
@@ -616,7 +616,7 @@ mod procedures {
             let sendtype = PMPI_Type_f2c(*sendtype);
             let recvtype = PMPI_Type_f2c(*recvtype);
             let comm = PMPI_Comm_f2c(*comm);
-            let mut own_request = NONE;
+            let mut own_request = NO_HANDLE;
             let rc = PMPI_Ineighbor_allgather(
                 data(sendbuf),
                 *sendcount,
@@ -665,7 +665,7 @@ mod procedures {
             let sendtype = PMPI_Type_f2c(*sendtype);
             let recvtype = PMPI_Type_f2c(*recvtype);
             let comm = PMPI_Comm_f2c(*comm);
-            let mut own_request = NONE;
+            let mut own_request = NO_HANDLE;
             let rc = PMPI_Ineighbor_allgatherv(
                 data(sendbuf),
                 *sendcount,
@@ -713,7 +713,7 @@ mod procedures {
             let sendtype = PMPI_Type_f2c(*sendtype);
             let recvtype = PMPI_Type_f2c(*recvtype);
             let comm = PMPI_Comm_f2c(*comm);
-            let mut own_request = NONE;
+            let mut own_request = NO_HANDLE;
             let rc = PMPI_Ineighbor_alltoall(
                 data(sendbuf),
                 *sendcount,
@@ -764,7 +764,7 @@ mod procedures {
             let sendtype = PMPI_Type_f2c(*sendtype);
             let recvtype = PMPI_Type_f2c(*recvtype);
             let comm = PMPI_Comm_f2c(*comm);
-            let mut own_request = NONE;
+            let mut own_request = NO_HANDLE;
             let rc = PMPI_Ineighbor_alltoallv(
                 data(sendbuf),
                 sendcounts,
@@ -815,9 +815,9 @@ mod procedures {
         // SAFETY: arguments of the program, as the standard says.
         unsafe {
             let comm = PMPI_Comm_f2c(*comm);
-            let mut own_request = NONE;
-            let sendtypes = types(sendtypes, data(sendbuf), || destinations(comm));
-            let recvtypes = types(recvtypes, data(recvbuf), || sources(comm));
+            let mut own_request = NO_HANDLE;
+            let sendtypes = types(sendtypes, data(sendbuf), || destination_count(comm));
+            let recvtypes = types(recvtypes, data(recvbuf), || source_count(comm));
             let rc = PMPI_Ineighbor_alltoallw(
                 data(sendbuf),
                 sendcounts,
@@ -866,7 +866,7 @@ mod procedures {
             let datatype = PMPI_Type_f2c(*datatype);
             let op = PMPI_Op_f2c(*op);
             let comm = PMPI_Comm_f2c(*comm);
-            let mut own_request = NONE;
+            let mut own_request = NO_HANDLE;
             let rc = PMPI_Ireduce(
                 data(sendbuf),
                 data(recvbuf),
@@ -911,7 +911,7 @@ mod procedures {
             let datatype = PMPI_Type_f2c(*datatype);
             let op = PMPI_Op_f2c(*op);
             let comm = PMPI_Comm_f2c(*comm);
-            let mut own_request = NONE;
+            let mut own_request = NO_HANDLE;
             let rc = PMPI_Ireduce_scatter(
                 data(sendbuf),
                 data(recvbuf),
@@ -955,7 +955,7 @@ mod procedures {
             let datatype = PMPI_Type_f2c(*datatype);
             let op = PMPI_Op_f2c(*op);
             let comm = PMPI_Comm_f2c(*comm);
-            let mut own_request = NONE;
+            let mut own_request = NO_HANDLE;
             let rc = PMPI_Ireduce_scatter_block(
                 data(sendbuf),
                 data(recvbuf),
@@ -999,7 +999,7 @@ mod procedures {
             let datatype = PMPI_Type_f2c(*datatype);
             let op = PMPI_Op_f2c(*op);
             let comm = PMPI_Comm_f2c(*comm);
-            let mut own_request = NONE;
+            let mut own_request = NO_HANDLE;
             let rc = PMPI_Iscan(
                 data(sendbuf),
                 data(recvbuf),
@@ -1047,7 +1047,7 @@ mod procedures {
             let sendtype = PMPI_Type_f2c(*sendtype);
             let recvtype = PMPI_Type_f2c(*recvtype);
             let comm = PMPI_Comm_f2c(*comm);
-            let mut own_request = NONE;
+            let mut own_request = NO_HANDLE;
             let rc = PMPI_Iscatter(
                 data(sendbuf),
                 *sendcount,
@@ -1099,7 +1099,7 @@ mod procedures {
             let sendtype = PMPI_Type_f2c(*sendtype);
             let recvtype = PMPI_Type_f2c(*recvtype);
             let comm = PMPI_Comm_f2c(*comm);
-            let mut own_request = NONE;
+            let mut own_request = NO_HANDLE;
             let rc = PMPI_Iscatterv(
                 data(sendbuf),
                 sendcounts,
@@ -1151,7 +1151,7 @@ mod procedures {
             let recvtype = PMPI_Type_f2c(*recvtype);
             let comm = PMPI_Comm_f2c(*comm);
             let info = PMPI_Info_f2c(*info);
-            let mut own_request = NONE;
+            let mut own_request = NO_HANDLE;
             let rc = PMPI_Allgather_init(
                 data(sendbuf),
                 *sendcount,
@@ -1204,7 +1204,7 @@ mod procedures {
             let recvtype = PMPI_Type_f2c(*recvtype);
             let comm = PMPI_Comm_f2c(*comm);
             let info = PMPI_Info_f2c(*info);
-            let mut own_request = NONE;
+            let mut own_request = NO_HANDLE;
             let rc = PMPI_Allgatherv_init(
                 data(sendbuf),
                 *sendcount,
@@ -1254,7 +1254,7 @@ mod procedures {
             let op = PMPI_Op_f2c(*op);
             let comm = PMPI_Comm_f2c(*comm);
             let info = PMPI_Info_f2c(*info);
-            let mut own_request = NONE;
+            let mut own_request = NO_HANDLE;
             let rc = PMPI_Allreduce_init(
                 data(sendbuf),
                 data(recvbuf),
@@ -1304,7 +1304,7 @@ mod procedures {
             let recvtype = PMPI_Type_f2c(*recvtype);
             let comm = PMPI_Comm_f2c(*comm);
             let info = PMPI_Info_f2c(*info);
-            let mut own_request = NONE;
+            let mut own_request = NO_HANDLE;
             let rc = PMPI_Alltoall_init(
                 data(sendbuf),
                 *sendcount,
@@ -1359,7 +1359,7 @@ mod procedures {
             let recvtype = PMPI_Type_f2c(*recvtype);
             let comm = PMPI_Comm_f2c(*comm);
             let info = PMPI_Info_f2c(*info);
-            let mut own_request = NONE;
+            let mut own_request = NO_HANDLE;
             let rc = PMPI_Alltoallv_init(
                 data(sendbuf),
                 sendcounts,
@@ -1414,9 +1414,9 @@ mod procedures {
         unsafe {
             let comm = PMPI_Comm_f2c(*comm);
             let info = PMPI_Info_f2c(*info);
-            let mut own_request = NONE;
-            let sendtypes = types(sendtypes, data(sendbuf), || others(comm));
-            let recvtypes = types(recvtypes, data(recvbuf), || others(comm));
+            let mut own_request = NO_HANDLE;
+            let sendtypes = types(sendtypes, data(sendbuf), || peer_count(comm));
+            let recvtypes = types(recvtypes, data(recvbuf), || peer_count(comm));
             let rc = PMPI_Alltoallw_init(
                 data(sendbuf),
                 sendcounts,
@@ -1451,7 +1451,7 @@ mod procedures {
         unsafe {
             let comm = PMPI_Comm_f2c(*comm);
             let info = PMPI_Info_f2c(*info);
-            let mut own_request = NONE;
+            let mut own_request = NO_HANDLE;
             let rc = PMPI_Barrier_init(comm, info, &mut own_request);
             if rc == SUCCESS {
                 *request = PMPI_Request_c2f(own_request);
@@ -1487,7 +1487,7 @@ mod procedures {
             let datatype = PMPI_Type_f2c(*datatype);
             let comm = PMPI_Comm_f2c(*comm);
             let info = PMPI_Info_f2c(*info);
-            let mut own_request = NONE;
+            let mut own_request = NO_HANDLE;
             let rc = PMPI_Bcast_init(
                 data(buffer),
                 *count,
@@ -1534,7 +1534,7 @@ mod procedures {
             let op = PMPI_Op_f2c(*op);
             let comm = PMPI_Comm_f2c(*comm);
             let info = PMPI_Info_f2c(*info);
-            let mut own_request = NONE;
+            let mut own_request = NO_HANDLE;
             let rc = PMPI_Exscan_init(
                 data(sendbuf),
                 data(recvbuf),
@@ -1586,7 +1586,7 @@ mod procedures {
             let recvtype = PMPI_Type_f2c(*recvtype);
             let comm = PMPI_Comm_f2c(*comm);
             let info = PMPI_Info_f2c(*info);
-            let mut own_request = NONE;
+            let mut own_request = NO_HANDLE;
             let rc = PMPI_Gather_init(
                 data(sendbuf),
                 *sendcount,
@@ -1642,7 +1642,7 @@ mod procedures {
             let recvtype = PMPI_Type_f2c(*recvtype);
             let comm = PMPI_Comm_f2c(*comm);
             let info = PMPI_Info_f2c(*info);
-            let mut own_request = NONE;
+            let mut own_request = NO_HANDLE;
             let rc = PMPI_Gatherv_init(
                 data(sendbuf),
                 *sendcount,
@@ -1695,7 +1695,7 @@ mod procedures {
             let recvtype = PMPI_Type_f2c(*recvtype);
             let comm = PMPI_Comm_f2c(*comm);
             let info = PMPI_Info_f2c(*info);
-            let mut own_request = NONE;
+            let mut own_request = NO_HANDLE;
             let rc = PMPI_Neighbor_allgather_init(
                 data(sendbuf),
                 *sendcount,
@@ -1748,7 +1748,7 @@ mod procedures {
             let recvtype = PMPI_Type_f2c(*recvtype);
             let comm = PMPI_Comm_f2c(*comm);
             let info = PMPI_Info_f2c(*info);
-            let mut own_request = NONE;
+            let mut own_request = NO_HANDLE;
             let rc = PMPI_Neighbor_allgatherv_init(
                 data(sendbuf),
                 *sendcount,
@@ -1800,7 +1800,7 @@ mod procedures {
             let recvtype = PMPI_Type_f2c(*recvtype);
             let comm = PMPI_Comm_f2c(*comm);
             let info = PMPI_Info_f2c(*info);
-            let mut own_request = NONE;
+            let mut own_request = NO_HANDLE;
             let rc = PMPI_Neighbor_alltoall_init(
                 data(sendbuf),
                 *sendcount,
@@ -1855,7 +1855,7 @@ mod procedures {
             let recvtype = PMPI_Type_f2c(*recvtype);
             let comm = PMPI_Comm_f2c(*comm);
             let info = PMPI_Info_f2c(*info);
-            let mut own_request = NONE;
+            let mut own_request = NO_HANDLE;
             let rc = PMPI_Neighbor_alltoallv_init(
                 data(sendbuf),
                 sendcounts,
@@ -1910,9 +1910,9 @@ mod procedures {
         unsafe {
             let comm = PMPI_Comm_f2c(*comm);
             let info = PMPI_Info_f2c(*info);
-            let mut own_request = NONE;
-            let sendtypes = types(sendtypes, data(sendbuf), || destinations(comm));
-            let recvtypes = types(recvtypes, data(recvbuf), || sources(comm));
+            let mut own_request = NO_HANDLE;
+            let sendtypes = types(sendtypes, data(sendbuf), || destination_count(comm));
+            let recvtypes = types(recvtypes, data(recvbuf), || source_count(comm));
             let rc = PMPI_Neighbor_alltoallw_init(
                 data(sendbuf),
                 sendcounts,
@@ -1965,7 +1965,7 @@ mod procedures {
             let op = PMPI_Op_f2c(*op);
             let comm = PMPI_Comm_f2c(*comm);
             let info = PMPI_Info_f2c(*info);
-            let mut own_request = NONE;
+            let mut own_request = NO_HANDLE;
             let rc = PMPI_Reduce_init(
                 data(sendbuf),
                 data(recvbuf),
@@ -2014,7 +2014,7 @@ mod procedures {
             let op = PMPI_Op_f2c(*op);
             let comm = PMPI_Comm_f2c(*comm);
             let info = PMPI_Info_f2c(*info);
-            let mut own_request = NONE;
+            let mut own_request = NO_HANDLE;
             let rc = PMPI_Reduce_scatter_init(
                 data(sendbuf),
                 data(recvbuf),
@@ -2062,7 +2062,7 @@ mod procedures {
             let op = PMPI_Op_f2c(*op);
             let comm = PMPI_Comm_f2c(*comm);
             let info = PMPI_Info_f2c(*info);
-            let mut own_request = NONE;
+            let mut own_request = NO_HANDLE;
             let rc = PMPI_Reduce_scatter_block_init(
                 data(sendbuf),
                 data(recvbuf),
@@ -2110,7 +2110,7 @@ mod procedures {
             let op = PMPI_Op_f2c(*op);
             let comm = PMPI_Comm_f2c(*comm);
             let info = PMPI_Info_f2c(*info);
-            let mut own_request = NONE;
+            let mut own_request = NO_HANDLE;
             let rc = PMPI_Scan_init(
                 data(sendbuf),
                 data(recvbuf),
@@ -2162,7 +2162,7 @@ mod procedures {
             let recvtype = PMPI_Type_f2c(*recvtype);
             let comm = PMPI_Comm_f2c(*comm);
             let info = PMPI_Info_f2c(*info);
-            let mut own_request = NONE;
+            let mut own_request = NO_HANDLE;
             let rc = PMPI_Scatter_init(
                 data(sendbuf),
                 *sendcount,
@@ -2218,7 +2218,7 @@ mod procedures {
             let recvtype = PMPI_Type_f2c(*recvtype);
             let comm = PMPI_Comm_f2c(*comm);
             let info = PMPI_Info_f2c(*info);
-            let mut own_request = NONE;
+            let mut own_request = NO_HANDLE;
             let rc = PMPI_Scatterv_init(
                 data(sendbuf),
                 sendcounts,
@@ -2247,7 +2247,7 @@ mod procedures {
         // SAFETY: arguments of the program, as the standard says.
         unsafe {
             let comm = PMPI_Comm_f2c(*comm);
-            let mut own_group = NONE;
+            let mut own_group = NO_HANDLE;
             let rc = PMPI_Comm_group(comm, &mut own_group);
             if rc == SUCCESS {
                 *group = PMPI_Group_c2f(own_group);
@@ -2268,7 +2268,7 @@ mod procedures {
         // SAFETY: arguments of the program, as the standard says.
         unsafe {
             let comm = PMPI_Comm_f2c(*comm);
-            let mut own_group = NONE;
+            let mut own_group = NO_HANDLE;
             let rc = PMPI_Comm_remote_group(comm, &mut own_group);
             if rc == SUCCESS {
                 *group = PMPI_Group_c2f(own_group);
@@ -2291,7 +2291,7 @@ mod procedures {
         unsafe {
             let group1 = PMPI_Group_f2c(*group1);
             let group2 = PMPI_Group_f2c(*group2);
-            let mut own_newgroup = NONE;
+            let mut own_newgroup = NO_HANDLE;
             let rc = PMPI_Group_difference(group1, group2, &mut own_newgroup);
             if rc == SUCCESS {
                 *newgroup = PMPI_Group_c2f(own_newgroup);
@@ -2319,7 +2319,7 @@ mod procedures {
         // SAFETY: arguments of the program, as the standard says.
         unsafe {
             let group = PMPI_Group_f2c(*group);
-            let mut own_newgroup = NONE;
+            let mut own_newgroup = NO_HANDLE;
             let rc = PMPI_Group_excl(group, *n, ranks, &mut own_newgroup);
             if rc == SUCCESS {
                 *newgroup = PMPI_Group_c2f(own_newgroup);
@@ -2347,7 +2347,7 @@ mod procedures {
         // SAFETY: arguments of the program, as the standard says.
         unsafe {
             let group = PMPI_Group_f2c(*group);
-            let mut own_newgroup = NONE;
+            let mut own_newgroup = NO_HANDLE;
             let rc = PMPI_Group_incl(group, *n, ranks, &mut own_newgroup);
             if rc == SUCCESS {
                 *newgroup = PMPI_Group_c2f(own_newgroup);
@@ -2370,7 +2370,7 @@ mod procedures {
         unsafe {
             let group1 = PMPI_Group_f2c(*group1);
             let group2 = PMPI_Group_f2c(*group2);
-            let mut own_newgroup = NONE;
+            let mut own_newgroup = NO_HANDLE;
             let rc = PMPI_Group_intersection(group1, group2, &mut own_newgroup);
             if rc == SUCCESS {
                 *newgroup = PMPI_Group_c2f(own_newgroup);
@@ -2398,7 +2398,7 @@ mod procedures {
         // SAFETY: arguments of the program, as the standard says.
         unsafe {
             let group = PMPI_Group_f2c(*group);
-            let mut own_newgroup = NONE;
+            let mut own_newgroup = NO_HANDLE;
             let rc = PMPI_Group_range_excl(group, *n, ranges, &mut own_newgroup);
             if rc == SUCCESS {
                 *newgroup = PMPI_Group_c2f(own_newgroup);
@@ -2426,7 +2426,7 @@ mod procedures {
         // SAFETY: arguments of the program, as the standard says.
         unsafe {
             let group = PMPI_Group_f2c(*group);
-            let mut own_newgroup = NONE;
+            let mut own_newgroup = NO_HANDLE;
             let rc = PMPI_Group_range_incl(group, *n, ranges, &mut own_newgroup);
             if rc == SUCCESS {
                 *newgroup = PMPI_Group_c2f(own_newgroup);
@@ -2449,7 +2449,7 @@ mod procedures {
         unsafe {
             let group1 = PMPI_Group_f2c(*group1);
             let group2 = PMPI_Group_f2c(*group2);
-            let mut own_newgroup = NONE;
+            let mut own_newgroup = NO_HANDLE;
             let rc = PMPI_Group_union(group1, group2, &mut own_newgroup);
             if rc == SUCCESS {
                 *newgroup = PMPI_Group_c2f(own_newgroup);

@@ -7,15 +7,17 @@ use super::row::{Amount, Members, Numbers, Output, Row, Unit};
 use crate::generated::SLOT_COUNT;
 use crate::process_info;
 use std::sync::LazyLock;
-use understudy_abi::source::{self, SOURCES, Source};
+use understudy_abi::libc_procedures::{self, LIBC_PROCEDURES, LibcProcedure};
 
-static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| SOURCES.iter().map(row).collect());
+static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| LIBC_PROCEDURES.iter().map(row).collect());
 
-fn row(source: &Source) -> Row {
-    let output = |output: &source::Output| {
+fn row(source: &LibcProcedure) -> Row {
+    let output = |output: &libc_procedures::ProcedureOutput| {
         let (argument, unit, amounts) = match *output {
-            source::Output::Fixed(argument, bytes) => (argument, Unit::Bytes(bytes), Vec::new()),
-            source::Output::Counted(argument, count) => (
+            libc_procedures::ProcedureOutput::Fixed(argument, bytes) => {
+                (argument, Unit::Bytes(bytes), Vec::new())
+            }
+            libc_procedures::ProcedureOutput::Counted(argument, count) => (
                 argument,
                 Unit::Bytes(1),
                 vec![Amount::Value(Numbers(count, 8))],
@@ -44,11 +46,11 @@ pub fn row_of(slot: usize) -> Option<&'static Row> {
 
 /// Returns the name of such a function.
 pub fn name_of(slot: usize) -> Option<&'static str> {
-    Some(SOURCES.get(slot.checked_sub(SLOT_COUNT)?)?.name)
+    Some(LIBC_PROCEDURES.get(slot.checked_sub(SLOT_COUNT)?)?.name)
 }
 
 /// Switches the recording, or the answering, of the program's calls of these functions.
 pub fn set_watching(on: bool) {
     // SAFETY: a function of the preload library, without preconditions after the runtime's start.
-    unsafe { (process_info::info().watch_user_sources)(on) };
+    unsafe { (process_info::info().record_libc_procedures)(on) };
 }

@@ -8,7 +8,7 @@ use crate::Runtime;
 use crate::arch::{self, mpi_lock};
 use crate::generated::HandleKind;
 use crate::handles::{self, VirtRequest};
-use crate::work_flags::{self, RESUMES, SEVERAL};
+use crate::work_flags::{self, MULTIPLE_THREADS, RESUMES};
 
 /// Records the requests that the blocking call of this thread has started.
 ///
@@ -26,7 +26,7 @@ pub fn record_call(rt: &Runtime, requests: [Option<VirtRequest>; 2]) {
 
 /// Returns the requests that this call has started before, if it is repeated.
 pub fn resume(rt: &Runtime) -> Option<[Option<VirtRequest>; 2]> {
-    if !work_flags::is_set(RESUMES | SEVERAL) {
+    if !work_flags::is_set(RESUMES | MULTIPLE_THREADS) {
         return None;
     }
     let own = mpi_lock::current_block() as u64;

@@ -72,7 +72,7 @@ pub fn record_in_file(path: &Path) -> io::Result<()> {
 pub unsafe extern "C" fn record_unlocked_effect(kind: u32, _: c_int, path: *const c_char) {
     if matches!(
         kind,
-        effect::OPEN_LIBRARY | effect::CLOSE_LIBRARY | effect::MADE
+        effect::OPEN_LIBRARY | effect::CLOSE_LIBRARY | effect::NAME_CREATED
     ) {
         return;
     }

@@ -29,16 +29,16 @@ pub unsafe extern "C" fn file_effect(
             effect::OPEN_LIBRARY | effect::CLOSE_LIBRARY => {
                 loader::record_operation(&rt.loader, kind, path, value)
             }
-            effect::OVERWRITE | effect::MAP => {
+            effect::OVERWRITE | effect::OVERWRITE_BY_MAPPING => {
                 undo::record_overwriting(
                     rt,
                     directory,
-                    &*(value as *const effect::Part),
-                    kind == effect::MAP,
+                    &*(value as *const effect::FilePart),
+                    kind == effect::OVERWRITE_BY_MAPPING,
                 );
             }
-            effect::QUEUE => undo::note_queue(rt, CStr::from_ptr(path), directory),
-            effect::OBJECT => undo::note_object(rt, value, directory),
+            effect::POSIX_QUEUE => undo::note_queue(rt, CStr::from_ptr(path), directory),
+            effect::SYSTEM_V_OBJECT => undo::note_object(rt, value, directory),
             _ => undo::file_effect(rt, kind, directory, path, other_directory, other, value),
         }
     }

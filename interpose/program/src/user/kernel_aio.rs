@@ -17,7 +17,7 @@ use crate::kernel_state::attributes::{REQUESTS, UNCOUNTED};
 use std::io::{Error, Result};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::null_mut;
-use understudy_abi::kernel_aio::{Context as Known, Contexts, Request};
+use understudy_abi::kernel_aio::{AioContext as Known, AioContexts, AioRequest};
 use understudy_formats::proc_file::ProcFile;
 use understudy_image::procmap;
 use understudy_image::remap::memory_file;
@@ -66,9 +66,9 @@ struct SavedContext {
 
 /// Contexts at a cut.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-pub struct AioContexts(Vec<SavedContext>);
+pub struct AioContextsAtCut(Vec<SavedContext>);
 
-fn contexts() -> &'static Contexts {
+fn contexts() -> &'static AioContexts {
     &kernel_calls().contexts
 }
 
@@ -158,12 +158,14 @@ pub(super) fn check(rings: &[&Vma]) -> std::result::Result<(), UserError> {
 }
 
 /// Returns the contexts at a cut.
-pub(super) fn capture() -> std::result::Result<AioContexts, UserError> {
+pub(super) fn capture() -> std::result::Result<AioContextsAtCut, UserError> {
     if contexts().all().next().is_none() {
-        return Ok(AioContexts::default());
+        return Ok(AioContextsAtCut::default());
     }
     let saved = |ring: &Vma| counted(ring).map(|(known, header)| save(ring, &known, &header));
-    Ok(AioContexts(rings()?.iter().filter_map(saved).collect()))
+    Ok(AioContextsAtCut(
+        rings()?.iter().filter_map(saved).collect(),
+    ))
 }
 
 fn save(ring: &Vma, known: &Known, header: &Header) -> SavedContext {
@@ -205,7 +207,7 @@ pub(super) fn destroy_all() -> std::result::Result<(), UserError> {
 /// Creates the contexts of the checkpoint.
 ///
 /// The process must have no context, and the program's mappings must be those of the checkpoint.
-pub(super) fn restore(saved: &AioContexts) -> std::result::Result<(), UserError> {
+pub(super) fn restore(saved: &AioContextsAtCut) -> std::result::Result<(), UserError> {
     let made = reserve(&saved.0).and_then(|()| saved.0.iter().try_for_each(SavedContext::make));
     made.map_err(|error| UserError::File {
         path: "a context of kernel AIO".into(),
@@ -303,9 +305,9 @@ impl SavedContext {
 
     /// Submits requests that read nothing and complete at once; optionally removes their events.
     fn submit(&self, empty: &OwnedFd, mut count: u32, are_taken: bool) -> Result<()> {
-        let request = Request {
+        let request = AioRequest {
             fd: empty.as_raw_fd(),
-            ..Request::default()
+            ..AioRequest::default()
         };
         let all = [&raw const request; BATCH];
         let mut events = [Event::default(); BATCH];

@@ -6,5 +6,5 @@ use understudy_abi::kernel_use::KernelUse;
 
 pub(super) fn kernel_calls() -> &'static KernelUse {
     // SAFETY: the preload library's counters live as long as the process.
-    unsafe { &*process_info::info().user_kernel }
+    unsafe { &*process_info::info().program_kernel_use }
 }

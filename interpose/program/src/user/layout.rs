@@ -5,7 +5,7 @@ use super::{loader, tls};
 use crate::process_info;
 use crate::user::program_runtime::Runtime;
 use std::iter;
-use understudy_abi::{LD_HEAP_SIZE, RUNTIME_LD_HEAP, STUB_PAGE, USER_LD_HEAP};
+use understudy_abi::{LD_HEAP_SIZE, PROGRAM_LD_HEAP, RUNTIME_LD_HEAP, STUB_PAGE};
 use understudy_catalogue::message;
 use understudy_image::layout::{Backing, Layout};
 use understudy_image::runs::AddrRange;
@@ -31,10 +31,13 @@ pub fn record_start(rt: &Runtime) {
         AddrRange::new(start as u64, ((start + length + 4095) & !4095) as u64)
     };
     zones.exclude(range(STUB_PAGE, 4096), Owner::Runtime);
-    zones.exclude(range(USER_LD_HEAP, LD_HEAP_SIZE), Owner::Loader);
+    zones.exclude(range(PROGRAM_LD_HEAP, LD_HEAP_SIZE), Owner::Loader);
     zones.exclude(range(RUNTIME_LD_HEAP, LD_HEAP_SIZE), Owner::Loader);
     zones.exclude(range(info.loader_base, info.loader_length), Owner::Loader);
-    zones.exclude(range(info.face_base, info.face_length), Owner::Runtime);
+    zones.exclude(
+        range(info.preload_base, info.preload_length),
+        Owner::Runtime,
+    );
     let modules = tls::modules();
     let first_heap = loader_heap(&modules);
     for &own in &first_heap {

@@ -32,7 +32,9 @@ use std::collections::VecDeque;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::os::unix::fs::MetadataExt;
 use tls_block::TlsBlock;
-use understudy_abi::{LD_HEAP_HEADER, LD_HEAP_SIZE, LIBRARY_PLACES, USER_LD_HEAP, effect};
+use understudy_abi::{
+    LD_HEAP_HEADER, LD_HEAP_SIZE, MAX_LIBRARY_ADDRESSES, PROGRAM_LD_HEAP, effect,
+};
 use understudy_image::runs::AddrRange;
 use understudy_image::vmas;
 
@@ -231,7 +233,7 @@ pub fn check(loaded: &LoaderState) -> Result<(), UserError> {
     if operations.len() > MAX_OPERATIONS
         || operations
             .iter()
-            .any(|operation| operation.added.len() >= LIBRARY_PLACES)
+            .any(|operation| operation.added.len() >= MAX_LIBRARY_ADDRESSES)
     {
         return refuse(
             "too many libraries",
@@ -262,7 +264,7 @@ pub fn check(loaded: &LoaderState) -> Result<(), UserError> {
 ///
 /// Only then can a replacement place its own record there.
 fn is_record(handle: u64) -> bool {
-    let heap = USER_LD_HEAP as u64..(USER_LD_HEAP + LD_HEAP_SIZE) as u64;
+    let heap = PROGRAM_LD_HEAP as u64..(PROGRAM_LD_HEAP + LD_HEAP_SIZE) as u64;
     // SAFETY: the header of a block of the heap that contains the address.
     heap.contains(&handle)
         && unsafe { ((handle as usize - LD_HEAP_HEADER) as *const [usize; 2]).read()[1] == 1 }

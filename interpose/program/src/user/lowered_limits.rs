@@ -3,9 +3,9 @@
 
 use super::kernel_calls::kernel_calls;
 use std::sync::atomic::Ordering;
-use understudy_abi::limits::{ADDRESSES, DATA, FILES, Least};
+use understudy_abi::limits::{ADDRESSES, DATA, FILES, MinimumLimit};
 
-fn limit(of: Least, new: Option<libc::rlimit64>) -> Option<libc::rlimit64> {
+fn limit(of: MinimumLimit, new: Option<libc::rlimit64>) -> Option<libc::rlimit64> {
     let mut before = libc::rlimit64 {
         rlim_cur: 0,
         rlim_max: 0,
@@ -17,8 +17,8 @@ fn limit(of: Least, new: Option<libc::rlimit64>) -> Option<libc::rlimit64> {
 }
 
 /// Returns a limit that is too low, and its value.
-pub(super) fn first_low_limit() -> Option<(Least, u64)> {
-    let value = |of: Least| Some((of, limit(of, None)?.rlim_cur));
+pub(super) fn first_low_limit() -> Option<(MinimumLimit, u64)> {
+    let value = |of: MinimumLimit| Some((of, limit(of, None)?.rlim_cur));
     let mut all = [FILES, ADDRESSES, DATA].into_iter().filter_map(value);
     all.find(|(of, value)| *value < of.limit)
 }

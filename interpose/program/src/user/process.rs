@@ -129,7 +129,7 @@ fn own_number() -> i32 {
 
 fn seen_number() -> &'static SeenNumber {
     // SAFETY: the preload library's number lives as long as the process.
-    unsafe { &*process_info::info().user_number }
+    unsafe { &*process_info::info().program_process_number }
 }
 
 fn name() -> [u8; 16] {

@@ -12,7 +12,7 @@ pub struct ProcessorTime(Reading);
 
 fn carried() -> &'static CarriedTime {
     // SAFETY: the preload library's values live as long as the process.
-    unsafe { &*process_info::info().user_time }
+    unsafe { &*process_info::info().program_processor_time }
 }
 
 /// Reads the values at a cut.
@@ -37,7 +37,7 @@ pub(super) fn restore(saved: &ProcessorTime, is_own: bool) {
     }
     carried().set(process(), &now, &wanted);
     // SAFETY: all threads of the program are stopped.
-    unsafe { (process_info::info().carry_user_time)() };
+    unsafe { (process_info::info().carry_processor_time)() };
 }
 
 fn process() -> i32 {

@@ -9,7 +9,7 @@ use crate::process_info;
 /// True if the program has allocated a protection key.
 fn are_used() -> bool {
     // SAFETY: the preload library's counter lives as long as the process.
-    unsafe { process_info::info().user_keys.read_volatile() != 0 }
+    unsafe { process_info::info().program_protection_keys.read_volatile() != 0 }
 }
 
 /// Refuses a program that uses protection keys.

@@ -24,7 +24,12 @@ pub struct SharedMapping {
 /// Returns the number of requests of the program for shared memory or huge pages.
 pub fn count() -> u64 {
     // SAFETY: the preload library's counter lives as long as the process.
-    unsafe { crate::process_info::info().user_shared_maps.read_volatile() }.into()
+    unsafe {
+        crate::process_info::info()
+            .program_shared_maps
+            .read_volatile()
+    }
+    .into()
 }
 
 /// Returns the program's mappings of objects.

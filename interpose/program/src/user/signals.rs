@@ -11,7 +11,7 @@ use pending_signals::PendingSignal;
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use understudy_abi::OWN_SIGNALS;
-use understudy_abi::turn::LET_THROUGH;
+use understudy_abi::mpi_lock::UNBLOCKED_SIGNALS;
 use understudy_abi::{ZONE_END, ZONE_START};
 use understudy_catalogue::message;
 use understudy_formats::events::realtime_ns;
@@ -42,10 +42,10 @@ fn actions() -> Vec<Action> {
 
 /// Keeps handlers of the program from running while a thread is in the runtime.
 ///
-/// Handlers of signals in [`LET_THROUGH`] may run.
+/// Handlers of signals in [`UNBLOCKED_SIGNALS`] may run.
 fn keep_out(actions: &[Action]) {
     let is_handled = |(number, action): (usize, &Action)| {
-        action[0] > SIG_IGN && !belongs_to_runtime(action) && LET_THROUGH >> number & 1 == 0
+        action[0] > SIG_IGN && !belongs_to_runtime(action) && UNBLOCKED_SIGNALS >> number & 1 == 0
     };
     if actions.iter().enumerate().any(is_handled) {
         mpi_lock::record_signal_handlers();

@@ -21,7 +21,7 @@ use message_queues::Queue;
 use semaphore_sets::Set;
 use std::io;
 use understudy_abi::system_v::{
-    FOREIGN, MADE, MESSAGES, Object as Known, Objects, SEMAPHORES, UNDO,
+    CREATED, FOREIGN, MESSAGES, SEMAPHORES, SystemVObject as Known, SystemVObjects, UNDO,
 };
 
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
@@ -42,7 +42,7 @@ struct SavedObject {
 
 /// Objects at a cut.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-pub struct SystemVObjects {
+pub struct SystemVObjectsAtCut {
     namespace: u64,
     objects: Vec<SavedObject>,
 }
@@ -70,7 +70,7 @@ pub(super) unsafe fn redirect(rt: &Runtime, frame: usize) {
     }
 }
 
-fn objects() -> &'static Objects {
+fn objects() -> &'static SystemVObjects {
     &kernel_calls().objects
 }
 
@@ -104,9 +104,9 @@ pub(super) fn check() -> Result<(), UserError> {
 fn objection(object: &Known, read: &ObjectState<Content>) -> Option<&'static str> {
     if read.is_foreign {
         // Recorded, because at the next cut the last user may be this process.
-        objects().call(object.kind, object.identifier, FOREIGN);
+        objects().real_for_call(object.kind, object.identifier, FOREIGN);
     }
-    let is_own = object.flags & (MADE | FOREIGN) == MADE && !read.is_foreign;
+    let is_own = object.flags & (CREATED | FOREIGN) == CREATED && !read.is_foreign;
     if !is_own || children::has_any() {
         Some(OTHER_USERS)
     } else if object.flags & UNDO != 0 {
@@ -125,7 +125,7 @@ fn read(object: &Known) -> io::Result<Option<ObjectState<Content>>> {
 }
 
 /// Returns the objects at a cut.
-pub(super) fn capture() -> Result<SystemVObjects, UserError> {
+pub(super) fn capture() -> Result<SystemVObjectsAtCut, UserError> {
     let mut saved = Vec::new();
     for object in objects().all() {
         let read = read(&object).map_err(|_| UserError::KernelState {
@@ -140,7 +140,7 @@ pub(super) fn capture() -> Result<SystemVObjects, UserError> {
         }));
     }
     let namespace = if saved.is_empty() { 0 } else { namespace() };
-    Ok(SystemVObjects {
+    Ok(SystemVObjectsAtCut {
         namespace,
         objects: saved,
     })
@@ -150,7 +150,7 @@ pub(super) fn capture() -> Result<SystemVObjects, UserError> {
 ///
 /// For a spare that no worker needs, which has created them before MPI_Init.
 pub fn remove_created() {
-    for known in objects().all().filter(|it| it.flags & MADE != 0) {
+    for known in objects().all().filter(|it| it.flags & CREATED != 0) {
         remove_made_object(&known);
     }
 }
@@ -162,7 +162,7 @@ fn remove_made_object(known: &Known) {
 }
 
 /// Restores the objects of the checkpoint, and removes other objects that this process has created.
-pub(super) fn restore(rt: &Runtime, saved: &SystemVObjects) -> Result<(), UserError> {
+pub(super) fn restore(rt: &Runtime, saved: &SystemVObjectsAtCut) -> Result<(), UserError> {
     let known: Vec<Known> = objects().all().collect();
     if known.is_empty() && saved.objects.is_empty() {
         return Ok(());
@@ -174,7 +174,7 @@ pub(super) fn restore(rt: &Runtime, saved: &SystemVObjects) -> Result<(), UserEr
     };
     objects().clear();
     rt.system_v.borrow_mut().clear();
-    let is_new = |known: &&Known| known.flags & MADE != 0 && !is_saved(known);
+    let is_new = |known: &&Known| known.flags & CREATED != 0 && !is_saved(known);
     known.iter().filter(is_new).for_each(remove_made_object);
     for object in &saved.objects {
         let failed = |error: io::Error| UserError::File {
@@ -220,7 +220,7 @@ impl SavedObject {
             kind,
             identifier: self.identifier,
             real,
-            flags: MADE,
+            flags: CREATED,
         });
         Ok(())
     }

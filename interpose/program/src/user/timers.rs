@@ -66,7 +66,7 @@ fn helper(rt: &Runtime, timers: &[TimerKind]) -> Result<Option<(u64, ThreadNumbe
         };
     }
     // SAFETY: the preload library's counter lives as long as the process.
-    if unsafe { process_info::info().user_timer_threads.read_volatile() } == 0
+    if unsafe { process_info::info().program_timer_threads.read_volatile() } == 0
         && signalled.is_none()
     {
         return Ok(None);

@@ -103,7 +103,7 @@ pub(super) fn for_each_module(see: impl FnMut(&LoadedModule)) {
     unsafe {
         understudy_elf::for_each_module(
             |callback, data| {
-                (process_info::info().user_iterate)(callback as *const c_void, data);
+                (process_info::info().program_iterate_phdr)(callback as *const c_void, data);
             },
             see,
         )

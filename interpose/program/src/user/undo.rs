@@ -72,7 +72,7 @@ const LOCK_OWNER: ProcessNumber = ProcessNumber(0);
 
 /// Stops recording in a process that replays a worker: none of its effects is undone.
 pub fn stop_recording() {
-    WRITTEN.begin(false);
+    WRITTEN.reset(false);
     WRITTEN.set_parent(0, 0);
 }
 
@@ -105,7 +105,7 @@ pub fn record_from_start(rt: &Runtime) {
     recorder(rt).begin(RESTART_SECTION);
     record_children(rt);
     on_children(rt, |children| children.begin(RESTART_SECTION));
-    WRITTEN.begin(true);
+    WRITTEN.reset(true);
 }
 
 /// Undoes the effects of the program so far. All processes must be in MPI_Init.
@@ -185,7 +185,7 @@ pub fn begin(rt: &Runtime, epoch: Epoch) {
     recorder(rt).begin(epoch);
     record_children(rt);
     on_children(rt, |children| children.begin(epoch));
-    WRITTEN.begin(true);
+    WRITTEN.reset(true);
 }
 
 /// Discards records before the cut of `epoch`, to which no process rolls back any more.
@@ -206,7 +206,7 @@ pub fn undo(rt: &Runtime, epoch: Epoch) -> Result<(), UserError> {
     warn_if_lost(recorder(rt).resume(epoch));
     record_children(rt);
     on_children(rt, |children| children.follow_rollback(epoch));
-    WRITTEN.begin(true);
+    WRITTEN.reset(true);
     Ok(())
 }
 
@@ -265,7 +265,7 @@ pub fn release(rt: &Runtime) {
 
 /// Stops recording, and removes the logs unless a restart needs them.
 fn end(rt: &Runtime, is_kept: bool) -> io::Result<()> {
-    WRITTEN.begin(false);
+    WRITTEN.reset(false);
     WRITTEN.set_parent(0, 0);
     let of_children = on_children(rt, |children| children.end(is_kept)).unwrap_or(Ok(()));
     match rt.undo.recorder.take() {

@@ -150,7 +150,7 @@ pub fn end_lost_job(rt: &Runtime, living: &[ProcessNumber], lost: &PlanFailure) 
         PlanFailure::Program(blamed) => (format!("the job ends: {}", blamed.why), blamed.status),
         _ => (
             format!("the job cannot be recovered: {}", describe(rt, lost)),
-            exit::LOST,
+            exit::RECOVERY_FAILED,
         ),
     };
     let is_first = living.first() == Some(&world::get(rt).process);

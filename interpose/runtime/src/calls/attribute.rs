@@ -88,8 +88,8 @@ fn missing(object: AttributedObject) -> c_int {
 
 /// Splits a key into the real key and the language of the call.
 fn key_and_language(key: c_int) -> (c_int, Language) {
-    match key >= fortran::KEY {
-        true => (key - fortran::KEY, Language::Fortran),
+    match key >= fortran::INTEGER_KEY_OFFSET {
+        true => (key - fortran::INTEGER_KEY_OFFSET, Language::Fortran),
         false => (key, Language::C),
     }
 }
@@ -248,12 +248,12 @@ pub(super) unsafe fn create_keyval<H: Caching>(
     else {
         return handle_error(rt, procedure, ERR_ARG, None);
     };
-    let language = match copy & fortran::FUNCTION {
+    let language = match copy & fortran::INTEGER_FUNCTION_MARK {
         0 => Language::C,
         _ => Language::Fortran,
     };
     let functions = (
-        recorded_function((copy & !fortran::FUNCTION) as u64),
+        recorded_function((copy & !fortran::INTEGER_FUNCTION_MARK) as u64),
         recorded_function(delete as u64),
     );
     let mut objects = objects_mut(rt);

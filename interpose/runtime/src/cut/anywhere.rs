@@ -12,7 +12,7 @@ use crate::generated::MAY_WAIT;
 use crate::max_allreduce::{MaxAllreduce, peers_of};
 use crate::objects::comm;
 use crate::schedule::{self, AnywhereAgreement, AnywhereVote, CallAction, CutState};
-use crate::work_flags::{self, AGREEING, CUT_REQUESTED, SEVERAL};
+use crate::work_flags::{self, AGREEING, CUT_REQUESTED, MULTIPLE_THREADS};
 use crate::{DOOR, Runtime};
 use crate::{checkpoint, checkpoint_watchdog, journal, recovery, world};
 use std::time::{Duration, Instant};
@@ -65,7 +65,7 @@ pub fn here(rt: &Runtime) -> Result<(), Rewound> {
 pub fn meanwhile(rt: &Runtime) -> Result<(), Rewound> {
     if work_flags::is_any_set() {
         poll_agreement(rt)?;
-        if work_flags::is_set(SEVERAL) {
+        if work_flags::is_set(MULTIPLE_THREADS) {
             mpi_lock::yield_lock()
         } else {
             Ok(())

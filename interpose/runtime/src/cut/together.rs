@@ -94,7 +94,7 @@ fn gather(rt: &Runtime, real: RealComm, uid: u64) -> Result<(), Rewound> {
     if !is_waiting {
         let would_enter = schedule::state(rt)
             .gatherings
-            .arrive(uid, !work_flags::is_set(work_flags::SEVERAL));
+            .arrive(uid, !work_flags::is_set(work_flags::MULTIPLE_THREADS));
         recovery::check_own(
             rt,
             send_vote(rt, thread, real, would_enter),

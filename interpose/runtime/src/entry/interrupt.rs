@@ -34,7 +34,7 @@ fn is_outside_program(address: usize) -> bool {
     (ZONE_START..ZONE_END).contains(&address)
         || is_in(STUB_PAGE, 4096)
         || is_in(info.loader_base, info.loader_length)
-        || is_in(info.face_base, info.face_length)
+        || is_in(info.preload_base, info.preload_length)
 }
 
 /// Lets the main thread make a call when the signal handler returns.

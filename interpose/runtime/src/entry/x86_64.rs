@@ -12,7 +12,7 @@ use crate::runtime_state::MAIN_THREAD;
 use std::arch::naked_asm;
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
-use understudy_abi::{ZONE_SHIFT, ZONE_TAG, on_other_stack, wait};
+use understudy_abi::{ZONE_SHIFT, ZONE_TAG, on_other_stack, wait_state};
 
 /// Fills the dispatch table.
 ///
@@ -99,7 +99,7 @@ macro_rules! entries {
                 owner = sym MAIN_THREAD,
                 top = sym TOP,
                 wait = sym WAIT_KIND,
-                begun = const wait::BEGUN,
+                begun = const wait_state::UNKNOWN_WAIT,
                 handlers = sym DISPATCH,
                 after = sym AFTER_HANDLER,
                 resume = sym resume,

@@ -8,7 +8,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirEntryExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use understudy_abi::written::BACKUP_PREFIX;
+use understudy_abi::descriptor_facts::BACKUP_PREFIX;
 use understudy_image::vmas::REMOVED;
 
 /// True for the path of a backup that understudy has made.

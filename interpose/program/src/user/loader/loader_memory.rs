@@ -19,7 +19,7 @@ use crate::{process_info, system_calls};
 use std::ffi::c_int;
 use std::sync::OnceLock;
 use understudy_abi::{
-    LD_HEAP_CLASSES, LD_HEAP_REGIONS, LD_HEAP_SIZE, RUNTIME_LD_HEAP, USER_LD_HEAP,
+    LD_HEAP_CLASSES, LD_HEAP_REGIONS, LD_HEAP_SIZE, PROGRAM_LD_HEAP, RUNTIME_LD_HEAP,
 };
 use understudy_image::runs::AddrRange;
 
@@ -179,7 +179,7 @@ fn write((at, bytes): &MemoryCopy) {
 ///
 /// Heap 0 is the program side's.
 fn in_use(heap: usize) -> impl Iterator<Item = AddrRange> {
-    let start = [USER_LD_HEAP, RUNTIME_LD_HEAP][heap] as u64;
+    let start = [PROGRAM_LD_HEAP, RUNTIME_LD_HEAP][heap] as u64;
     // SAFETY: the preload library's bookkeeping, which lives as long as the process.
     let used: [usize; LD_HEAP_CLASSES] =
         unsafe { process_info::info().loader_heap.used[heap].read_volatile() };

@@ -15,7 +15,7 @@ use crate::arch::call_user;
 use crate::process_info;
 use crate::user::{UserError, zones};
 use std::ffi::CString;
-use understudy_abi::LIBRARY_PLACES;
+use understudy_abi::MAX_LIBRARY_ADDRESSES;
 use understudy_image::runs::AddrRange;
 use understudy_image::vmas::{self, Owner};
 
@@ -63,8 +63,9 @@ fn reserve(address: u64) -> bool {
 /// `reserved` lists blocks that are free except for their reservation.
 fn perform(operation: &Operation, reserved: &mut Vec<u64>) -> Result<(), UserError> {
     // SAFETY: records of loaded libraries.
-    let hide =
-        |&handle: &u64| unsafe { (process_info::info().user_hide_destructors)(handle as *const _) };
+    let hide = |&handle: &u64| unsafe {
+        (process_info::info().program_hide_destructors)(handle as *const _)
+    };
     operation.removed.iter().for_each(hide);
     let made = &operation.added;
     let room = |(index, library)| make_room(library, &made[..index]);
@@ -181,12 +182,12 @@ fn is_aligning() -> bool {
 
 /// Sets the addresses of the next libraries, and of their records, for ld.so.
 fn prescribe(libraries: &[Library], starts: &[u64]) {
-    let (mut places, mut records) = ([0; LIBRARY_PLACES], [0; LIBRARY_PLACES]);
+    let (mut places, mut records) = ([0; MAX_LIBRARY_ADDRESSES], [0; MAX_LIBRARY_ADDRESSES]);
     for (index, (library, &start)) in libraries
         .iter()
         .zip(starts)
         .enumerate()
-        .take(LIBRARY_PLACES - 1)
+        .take(MAX_LIBRARY_ADDRESSES - 1)
     {
         places[index] = start as usize;
         records[index] = library.handle as usize;
@@ -194,7 +195,9 @@ fn prescribe(libraries: &[Library], starts: &[u64]) {
     // SAFETY: the preload library's lists, which only ld.so's calls of this thread use. The blocks
     // were reserved.
     unsafe {
-        process_info::info().library_places.write_volatile(places);
+        process_info::info()
+            .library_addresses
+            .write_volatile(places);
         process_info::info()
             .loader_heap
             .link_maps
@@ -209,7 +212,7 @@ fn open(path: &str, flags: i32, directory: Option<&str>) {
         std::env::set_current_dir(directory).ok().and(here)
     });
     let (open, path) = (
-        process_info::info().user_dlopen as *const _,
+        process_info::info().program_dlopen as *const _,
         path.as_ptr() as u64,
     );
     // SAFETY: dlopen(3) on the program's stack; the library's constructors are not run.
@@ -223,7 +226,7 @@ fn close(handle: u64) {
     // SAFETY: dlclose(3) on the program's stack; the library's destructors are not run.
     unsafe {
         call_user(
-            process_info::info().user_dlclose as *const _,
+            process_info::info().program_dlclose as *const _,
             handle,
             0,
             0,

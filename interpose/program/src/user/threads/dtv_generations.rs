@@ -9,7 +9,7 @@
 
 use crate::user::loader;
 use crate::{process_info, system_calls};
-use understudy_abi::{LD_HEAP_SIZE, USER_LD_HEAP};
+use understudy_abi::{LD_HEAP_SIZE, PROGRAM_LD_HEAP};
 
 /// Offset of the second word of the control block.
 const VECTOR: u64 = 8;
@@ -66,7 +66,7 @@ pub fn generations() -> Option<Vec<Generation>> {
 ///
 /// `None` if the vector would not be in the image.
 pub fn generation_of(block: u64) -> Option<u64> {
-    let heap = USER_LD_HEAP as u64..(USER_LD_HEAP + LD_HEAP_SIZE) as u64;
+    let heap = PROGRAM_LD_HEAP as u64..(PROGRAM_LD_HEAP + LD_HEAP_SIZE) as u64;
     // SAFETY: the control block of a thread of the program. Entry 0 of its vector is the
     // generation.
     let vector = unsafe { word(block + VECTOR) };

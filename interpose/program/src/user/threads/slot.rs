@@ -244,7 +244,7 @@ unsafe fn find_resume_point(slot: &Slot, frame: usize) -> ResumePoint {
             } else if pc == code.restarted {
                 word(sp + RAX).write(result);
                 *word(sp + RIP) += 2;
-            } else if pc == code.noted {
+            } else if pc == code.result_stored {
                 *word(sp + RIP) += 2;
             } else if pc >= code.restorer {
                 way.frame -= 8;

@@ -57,7 +57,7 @@ impl InstalledHandler {
         ];
         let before = action(i64::from(STOP_SIGNAL), Some(&ours));
         // SAFETY: the preload library's word.
-        unsafe { code.others.write(before[0] as usize) };
+        unsafe { code.other_handler.write(before[0] as usize) };
         InstalledHandler { before }
     }
 }

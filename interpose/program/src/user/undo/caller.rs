@@ -50,7 +50,10 @@ impl Caller {
     /// Returns the call for an effect on names, if it concerns files of the program.
     pub fn call(&self, kind: u32, names: Names<'_>, value: i64) -> Option<FileCall> {
         let path = self.absolute(names[0])?;
-        let (files, directories) = (value & effect::FILES != 0, value & effect::DIRECTORIES != 0);
+        let (files, directories) = (
+            value & effect::NON_DIRECTORIES != 0,
+            value & effect::DIRECTORIES != 0,
+        );
         Some(match kind {
             effect::RENAME => FileCall::Rename {
                 from: path,

@@ -278,7 +278,7 @@ impl ChildRecorder {
         let mut was_awaited = self.recorder.awaits_name_of(request.thread);
         if state.answers == ReplyMode::Recording && state.section != Epoch::NONE {
             self.follow(&mut state);
-            if request.kind != effect::MADE {
+            if request.kind != effect::NAME_CREATED {
                 // The thread that was to create the name has been killed.
                 self.recorder.forget_name_of(request.thread);
                 was_awaited = false;
@@ -306,7 +306,7 @@ impl ChildRecorder {
         ];
         self.recorder.set_thread(request.thread);
         let noted = match request.kind {
-            effect::MADE => self.recorder.made(),
+            effect::NAME_CREATED => self.recorder.made(),
             effect::UNSEEN_PROGRAM => {
                 let name = names[0]
                     .1

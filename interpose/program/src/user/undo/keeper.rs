@@ -8,7 +8,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
-use understudy_abi::written::BACKUP_PREFIX;
+use understudy_abi::descriptor_facts::BACKUP_PREFIX;
 
 /// Maximum size of copies that are kept in memory.
 pub const MAX_IN_MEMORY: u64 = 64 << 10;

@@ -13,15 +13,15 @@ use std::ffi::{CStr, c_char, c_int};
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
+use understudy_abi::descriptor_facts::DescriptorFacts;
 use understudy_abi::effect;
-use understudy_abi::written::Written;
 use understudy_policy::ranges::ByteRange;
 
 /// The program's descriptors, as recorded by the preload library.
-pub(super) static WRITTEN: Written = Written::new();
+pub(super) static WRITTEN: DescriptorFacts = DescriptorFacts::new();
 
 /// Returns the data about written files that preload library and runtime share.
-pub fn written() -> &'static Written {
+pub fn written() -> &'static DescriptorFacts {
     &WRITTEN
 }
 
@@ -45,7 +45,7 @@ pub unsafe fn file_effect(
     let string = |name: *const c_char| (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) });
     let names = [(directory, string(path)), (other_directory, string(other))];
     match kind {
-        effect::MADE => record_created(rt),
+        effect::NAME_CREATED => record_created(rt),
         effect::FTRUNCATE => on_open(rt, directory, |recorder| {
             recorder.truncate_open(directory, value.max(0) as u64)
         }),
@@ -67,7 +67,7 @@ pub unsafe fn file_effect(
 /// Records that a part of an open file is about to be overwritten.
 ///
 /// The part is overwritten by a write or in a mapping.
-pub fn record_overwriting(rt: &Runtime, fd: c_int, part: &effect::Part, is_mapped: bool) {
+pub fn record_overwriting(rt: &Runtime, fd: c_int, part: &effect::FilePart, is_mapped: bool) {
     on_open(rt, fd, |recorder| {
         recorder.overwrite_open(fd, (part.offset, part.length), is_mapped)
     });

@@ -14,7 +14,7 @@ use crate::handles::{VirtWin, real_win};
 use crate::objects::window::{
     self, Epochs, FlushWork, LOCK_SHARED, LockKind, passive, recent_access,
 };
-use crate::work_flags::{self, SEVERAL};
+use crate::work_flags::{self, MULTIPLE_THREADS};
 use crate::{Runtime, recovery};
 use crate::{attempt, cut, exposure};
 use std::ffi::c_int;
@@ -50,7 +50,7 @@ fn wait(rt: &Runtime, win: VirtWin, take: impl Fn(bool) -> bool) -> Result<(), R
         // A call that yields to other threads starts from its entry, and loses the time that it has
         // waited.
         let waited = began.elapsed();
-        if take(waited > SHARED_LOCK_DELAY || work_flags::is_set(SEVERAL)) {
+        if take(waited > SHARED_LOCK_DELAY || work_flags::is_set(MULTIPLE_THREADS)) {
             return Ok(());
         }
         if waited > QUICK_POLLING {

@@ -7,18 +7,20 @@
 #![allow(unsafe_code)]
 
 use crate::entry::{ENTRY, connect};
-use crate::lock::{acquire, release, try_lock};
-use crate::msg::say;
+use crate::futex_lock::{acquire, release, try_lock};
+use crate::messages::print;
 use crate::sys::{nr, sys};
-use crate::{leave, sources, stop, threads};
+use crate::{immediate_exit, libc_procedures, stop, threads};
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicIsize, AtomicPtr, AtomicU32, Ordering};
 use understudy_abi::effect::Hook;
-use understudy_abi::turn::{LET_THROUGH, Lent, Turn, TurnCode, UNCHANGED};
+use understudy_abi::mpi_lock::{
+    MASK_UNCHANGED, MpiLock, MpiLockCode, UNBLOCKED_SIGNALS, YieldingCallback,
+};
 use understudy_abi::{ENTRIES, control_block};
 use understudy_catalogue::message;
 
-static TURN: Turn = Turn::new();
+static LOCK_STATE: MpiLock = MpiLock::new();
 /// Process in which the lock is used; child processes inherit its state.
 static PROCESS: AtomicIsize = AtomicIsize::new(0);
 /// Entries of the runtime behind the lock.
@@ -32,24 +34,24 @@ const SET: usize = 2;
 
 /// Words that the entry stores on the caller's stack.
 #[repr(C)]
-pub struct Kept {
+pub struct SavedCall {
     is_nested: u64,
-    /// Slot; the upper half is the index in [`ENTER`].
+    /// Slot; the upper half is the index in [`RUNTIME_ENTRIES`].
     slot: u64,
     /// r9, r8, rcx, rdx, rsi, rdi.
     arguments: [u64; 6],
 }
 
-impl Kept {
-    const NOTHING: Kept = Kept {
+impl SavedCall {
+    const NOTHING: SavedCall = SavedCall {
         is_nested: 0,
         slot: 0,
         arguments: [0; 6],
     };
 }
 
-/// Result of [`take`]: the call is a query, which needs no lock.
-const QUESTION: u32 = 1;
+/// Result of [`begin_call`]: the call is a query, which needs no lock.
+const QUERY: u32 = 1;
 
 // The runtime's entry finds the registers and stack words of the program's call. It is called, not
 // jumped to, and returns to this code.
@@ -117,8 +119,8 @@ core::arch::global_asm!(
     "call {stand_back}",
     "jmp understudy_turn_again",
     ".cfi_endproc",
-    take = sym take, end = sym end, question = sym question, stand_back = sym stand_back,
-    turn = sym TURN, again = const core::mem::offset_of!(Turn, again), enter = sym ENTER,
+    take = sym begin_call, end = sym end_call, question = sym answer_query, stand_back = sym yield_and_repeat,
+    turn = sym LOCK_STATE, again = const core::mem::offset_of!(MpiLock, must_repeat), enter = sym ENTER,
 );
 
 unsafe extern "C" {
@@ -129,30 +131,30 @@ unsafe extern "C" {
 }
 
 /// Returns the addresses of this code for the runtime.
-pub fn code() -> TurnCode {
-    TurnCode {
-        again: understudy_turn_again as *const () as usize,
-        returned: understudy_turn_returned as *const () as usize,
-        share,
-        begin: take_turns,
-        lend,
-        turn: &raw const TURN,
+pub fn code() -> MpiLockCode {
+    MpiLockCode {
+        repeat_call: understudy_turn_again as *const () as usize,
+        return_address: understudy_turn_returned as *const () as usize,
+        enable,
+        enable_for_main: enable_for_main,
+        run_callback,
+        lock: &raw const LOCK_STATE,
     }
 }
 
 /// Makes all calls take the lock; for the main thread, in a call.
-unsafe extern "C" fn share() {
-    if !is_shared() {
-        take_turns();
-        TURN.is_shared.store(1, Ordering::SeqCst);
-        threads::tell(TURN.attention.load(Ordering::Relaxed));
+unsafe extern "C" fn enable() {
+    if !is_enabled() {
+        enable_for_main();
+        LOCK_STATE.is_shared.store(1, Ordering::SeqCst);
+        threads::set_work_flags(LOCK_STATE.work_flags.load(Ordering::Relaxed));
     }
 }
 
 /// Makes calls take the lock from now on.
 ///
 /// The main thread may be in a call without the lock, so other threads cannot take the lock yet.
-extern "C" fn take_turns() {
+extern "C" fn enable_for_main() {
     let enter = understudy_turn_enter as *const c_void;
     if ENTER[0].load(Ordering::Relaxed).is_null() {
         for (place, entry) in ENTER.iter().zip([ENTRIES - 1, 0]) {
@@ -162,13 +164,13 @@ extern "C" fn take_turns() {
         let mut entries = [enter; ENTRIES];
         entries[0] = understudy_turn_enter_few as *const c_void;
         connect(&entries);
-        sources::enter_by(enter);
+        libc_procedures::enter_by(enter);
     }
 }
 
 /// Returns true if any thread may take the lock.
-pub fn is_shared() -> bool {
-    TURN.is_shared.load(Ordering::Relaxed) != 0
+pub fn is_enabled() -> bool {
+    LOCK_STATE.is_shared.load(Ordering::Relaxed) != 0
 }
 
 fn process() -> isize {
@@ -180,7 +182,7 @@ fn set_thread(block: usize) {
     // SAFETY: this code uses no thread-local data. The instruction is used only if the kernel
     // permits it, otherwise arch_prctl(2).
     unsafe {
-        if TURN.may_write_fs.load(Ordering::Relaxed) != 0 {
+        if LOCK_STATE.may_write_fs.load(Ordering::Relaxed) != 0 {
             core::arch::asm!("wrfsbase {}", in(reg) block, options(nostack, preserves_flags));
         } else {
             sys!(nr::ARCH_PRCTL, ARCH_SET_FS, block);
@@ -207,7 +209,7 @@ fn set_mask(mask: u64) -> u64 {
 
 /// Returns the kernel's number of the calling thread.
 fn number(own: usize) -> i32 {
-    match TURN.number_at.load(Ordering::Relaxed) {
+    match LOCK_STATE.thread_number_offset.load(Ordering::Relaxed) {
         // SAFETY: gettid(2).
         0 => unsafe { sys!(nr::GETTID) as i32 },
         // SAFETY: glibc's control block contains the number at this offset.
@@ -217,14 +219,18 @@ fn number(own: usize) -> i32 {
 
 /// Blocks handled signals in a thread with the lock that is not the main one.
 fn block_signals() {
-    TURN.mask.store(set_mask(!LET_THROUGH), Ordering::Relaxed);
+    LOCK_STATE
+        .saved_mask
+        .store(set_mask(!UNBLOCKED_SIGNALS), Ordering::Relaxed);
 }
 
 /// Restores the signal mask of such a thread at the end of its call.
 fn unblock_signals() {
-    let mask = TURN.mask.load(Ordering::Relaxed);
-    if mask != UNCHANGED {
-        TURN.mask.store(UNCHANGED, Ordering::Relaxed);
+    let mask = LOCK_STATE.saved_mask.load(Ordering::Relaxed);
+    if mask != MASK_UNCHANGED {
+        LOCK_STATE
+            .saved_mask
+            .store(MASK_UNCHANGED, Ordering::Relaxed);
         set_mask(mask);
     }
 }
@@ -234,15 +240,15 @@ fn unblock_signals() {
 /// The handler needs the thread-local data of its own thread, so this function waits until the
 /// current call releases the lock. The wait is limited: the call may wait for another rank.
 pub fn expect_handler(signal: c_int) {
-    let is_let_through = LET_THROUGH >> (signal - 1) & 1 != 0;
-    if is_let_through || TURN.has_handlers.swap(1, Ordering::SeqCst) != 0 || !is_shared() {
+    let is_let_through = UNBLOCKED_SIGNALS >> (signal - 1) & 1 != 0;
+    if is_let_through || LOCK_STATE.has_handlers.swap(1, Ordering::SeqCst) != 0 || !is_enabled() {
         return;
     }
     let own = control_block::address();
     if process() != PROCESS.load(Ordering::Relaxed) {
-    } else if TURN.holder.load(Ordering::Relaxed) != own {
-        if acquire(&TURN, EFFECT_ROUNDS) {
-            release(&TURN);
+    } else if LOCK_STATE.owner.load(Ordering::Relaxed) != own {
+        if acquire(&LOCK_STATE, EFFECT_ROUNDS) {
+            release(&LOCK_STATE);
         }
     } else if own != threads::main() {
         block_signals();
@@ -253,26 +259,31 @@ pub fn expect_handler(signal: c_int) {
 fn begin(own: usize) {
     let mut tid = 0;
     if own != threads::main() {
-        sources::pass();
-        if TURN.has_handlers.load(Ordering::Relaxed) != 0 {
+        libc_procedures::stop_recording();
+        if LOCK_STATE.has_handlers.load(Ordering::Relaxed) != 0 {
             block_signals();
         }
         tid = number(own);
     }
-    TURN.number.store(tid, Ordering::Relaxed);
+    LOCK_STATE.owner_thread.store(tid, Ordering::Relaxed);
     // SAFETY: null, or the runtime's word.
-    if let Some(told) = unsafe { TURN.told.load(Ordering::Relaxed).as_ref() } {
+    if let Some(told) = unsafe {
+        LOCK_STATE
+            .owner_thread_word
+            .load(Ordering::Relaxed)
+            .as_ref()
+    } {
         told.store((tid as u32).max(1), Ordering::Relaxed);
     }
-    TURN.holder.store(own, Ordering::Relaxed);
+    LOCK_STATE.owner.store(own, Ordering::Relaxed);
     if own != threads::main() {
         set_thread(threads::main());
     }
 }
 
 /// Returns true if the calling thread, in a callback of the program, has the lock.
-fn is_nested(kept: &mut Kept, own: usize) -> bool {
-    let is_nested = TURN.holder.load(Ordering::Relaxed) == own;
+fn enter_if_owner(kept: &mut SavedCall, own: usize) -> bool {
+    let is_nested = LOCK_STATE.owner.load(Ordering::Relaxed) == own;
     kept.is_nested = is_nested.into();
     if is_nested && own != threads::main() {
         set_thread(threads::main());
@@ -280,19 +291,19 @@ fn is_nested(kept: &mut Kept, own: usize) -> bool {
     is_nested
 }
 
-extern "C" fn take(kept: &mut Kept) -> u32 {
+extern "C" fn begin_call(kept: &mut SavedCall) -> u32 {
     let own = control_block::address();
-    if !is_shared() && own != threads::main() {
-        return QUESTION;
+    if !is_enabled() && own != threads::main() {
+        return QUERY;
     }
-    if try_lock(&TURN) {
+    if try_lock(&LOCK_STATE) {
         if may_begin(kept, own) {
             begin(own);
             return 0;
         }
-        release(&TURN);
+        release(&LOCK_STATE);
     }
-    take_late(kept, own)
+    begin_delayed_call(kept, own)
 }
 
 /// Returns true if the thread that has the lock may begin this call.
@@ -300,49 +311,49 @@ extern "C" fn take(kept: &mut Kept) -> u32 {
 /// While another thread is in a callback, only calls that wait for no other process may begin,
 /// because that thread's call cannot continue before this one returns.
 #[inline(always)]
-fn may_begin(kept: &Kept, own: usize) -> bool {
-    let lender = TURN.lender.load(Ordering::Relaxed);
+fn may_begin(kept: &SavedCall, own: usize) -> bool {
+    let lender = LOCK_STATE.yielding_thread.load(Ordering::Relaxed);
     lender == 0 || lender == own || is_local(kept.slot as u32)
 }
 
 #[cold]
 #[inline(never)]
 fn is_local(slot: u32) -> bool {
-    let locals = TURN.locals.load(Ordering::Relaxed);
+    let locals = LOCK_STATE.local_slots.load(Ordering::Relaxed);
     // SAFETY: null, or one entry for each slot of the call table; later slots are never local.
     !locals.is_null()
-        && slot < TURN.slots.load(Ordering::Relaxed)
+        && slot < LOCK_STATE.slot_count.load(Ordering::Relaxed)
         && unsafe { *locals.add(slot as usize) }
 }
 
 /// Acquires the lock when `is_so` returns true.
 fn acquire_when(is_so: impl Fn() -> bool) {
-    acquire(&TURN, 0);
+    acquire(&LOCK_STATE, 0);
     while !is_so() {
-        release(&TURN);
-        rest();
-        acquire(&TURN, 0);
+        release(&LOCK_STATE);
+        sleep_briefly();
+        acquire(&LOCK_STATE, 0);
     }
 }
 
 /// Begins a call for which the lock was in use, or which could not begin.
 #[cold]
 #[inline(never)]
-fn take_late(kept: &mut Kept, own: usize) -> u32 {
+fn begin_delayed_call(kept: &mut SavedCall, own: usize) -> u32 {
     let slot = kept.slot as u32;
     let is_question = |question: &AtomicU32| question.load(Ordering::Relaxed) == slot;
-    if TURN.questions.iter().any(is_question) {
-        return QUESTION;
+    if LOCK_STATE.query_slots.iter().any(is_question) {
+        return QUERY;
     }
-    if is_nested(kept, own) {
+    if enter_if_owner(kept, own) {
         return 0;
     }
-    if slot != TURN.abort.load(Ordering::Relaxed) {
+    if slot != LOCK_STATE.abort_slot.load(Ordering::Relaxed) {
         acquire_when(|| may_begin(kept, own));
-    } else if !acquire(&TURN, ABORT_ROUNDS) {
-        say(&message::ABORT_DURING_CALL);
+    } else if !acquire(&LOCK_STATE, ABORT_ROUNDS) {
+        print(&message::ABORT_DURING_CALL);
         const CODE: usize = 4;
-        leave::_exit(kept.arguments[CODE] as c_int);
+        immediate_exit::_exit(kept.arguments[CODE] as c_int);
     }
     begin(own);
     0
@@ -351,14 +362,14 @@ fn take_late(kept: &mut Kept, own: usize) -> u32 {
 /// Runs `run` with the lock, which is not released, at exit(3).
 ///
 /// Returns false if the lock was not released for half a second.
-pub fn at_the_end(run: impl FnOnce()) -> bool {
-    if !is_shared() {
+pub fn run_at_exit(run: impl FnOnce()) -> bool {
+    if !is_enabled() {
         run();
         return true;
     }
-    let (own, mut kept) = (control_block::address(), Kept::NOTHING);
-    if !is_nested(&mut kept, own) {
-        if !acquire(&TURN, EFFECT_ROUNDS) {
+    let (own, mut kept) = (control_block::address(), SavedCall::NOTHING);
+    if !enter_if_owner(&mut kept, own) {
+        if !acquire(&LOCK_STATE, EFFECT_ROUNDS) {
             return false;
         }
         begin(own);
@@ -373,8 +384,8 @@ pub fn at_the_end(run: impl FnOnce()) -> bool {
     true
 }
 
-extern "C" fn end(kept: &mut Kept) {
-    let own = TURN.holder.load(Ordering::Relaxed);
+extern "C" fn end_call(kept: &mut SavedCall) {
+    let own = LOCK_STATE.owner.load(Ordering::Relaxed);
     if own != threads::main() && own != 0 {
         set_thread(own);
     }
@@ -386,29 +397,29 @@ extern "C" fn end(kept: &mut Kept) {
     if own != threads::main() {
         unblock_signals();
     }
-    TURN.holder.store(0, Ordering::Relaxed);
-    release(&TURN);
+    LOCK_STATE.owner.store(0, Ordering::Relaxed);
+    release(&LOCK_STATE);
 }
 
 /// Releases the lock; the call, which waits for other processes, is then repeated.
-extern "C" fn stand_back(kept: &mut Kept) {
+extern "C" fn yield_and_repeat(kept: &mut SavedCall) {
     /// Interval of repetitions that sleep; the others only yield the processor.
-    const AT_ONCE: u32 = 8;
-    const LAST: u32 = AT_ONCE - 1;
+    const SLEEP_INTERVAL: u32 = 8;
+    const LAST: u32 = SLEEP_INTERVAL - 1;
     static TIMES: AtomicU32 = AtomicU32::new(0);
-    TURN.again.store(0, Ordering::Relaxed);
-    end(kept);
+    LOCK_STATE.must_repeat.store(0, Ordering::Relaxed);
+    end_call(kept);
     // SAFETY: sched_yield(2); nanosleep(2) with a constant duration.
     unsafe {
-        match TIMES.fetch_add(1, Ordering::Relaxed) % AT_ONCE {
-            LAST => rest(),
+        match TIMES.fetch_add(1, Ordering::Relaxed) % SLEEP_INTERVAL {
+            LAST => sleep_briefly(),
             _ => drop(sys!(nr::SCHED_YIELD)),
         }
     };
 }
 
 /// Sleeps for 50 µs.
-fn rest() {
+fn sleep_briefly() {
     const MOMENT: [i64; 2] = [0, 50_000];
     // SAFETY: nanosleep(2) with a constant duration.
     unsafe { sys!(nr::NANOSLEEP, MOMENT.as_ptr(), 0) };
@@ -423,13 +434,13 @@ fn rest() {
 /// # Safety
 /// The runtime must call this function in a call that has the lock. `callback.function` must accept
 /// up to five arguments.
-unsafe extern "C" fn lend(callback: &Lent) -> u64 {
-    let own = TURN.holder.load(Ordering::Relaxed);
-    let before = TURN.lender.swap(own, Ordering::Relaxed);
+unsafe extern "C" fn run_callback(callback: &YieldingCallback) -> u64 {
+    let own = LOCK_STATE.owner.load(Ordering::Relaxed);
+    let before = LOCK_STATE.yielding_thread.swap(own, Ordering::Relaxed);
     // SAFETY: the word is the runtime's.
-    let depth = || unsafe { (*callback.top).load(Ordering::Relaxed) };
-    let (here, mut kept) = (depth(), Kept::NOTHING);
-    end(&mut kept);
+    let depth = || unsafe { (*callback.next_frame).load(Ordering::Relaxed) };
+    let (here, mut kept) = (depth(), SavedCall::NOTHING);
+    end_call(&mut kept);
     let [a, b, c, d, e] = callback.arguments;
     // SAFETY: guaranteed by the caller.
     let result = unsafe {
@@ -437,7 +448,7 @@ unsafe extern "C" fn lend(callback: &Lent) -> u64 {
         core::mem::transmute::<usize, Callback>(callback.function)(a, b, c, d, e)
     };
     acquire_when(|| depth() == here);
-    TURN.lender.store(before, Ordering::Relaxed);
+    LOCK_STATE.yielding_thread.store(before, Ordering::Relaxed);
     begin(own);
     result
 }
@@ -459,39 +470,42 @@ pub type Effect = (u32, c_int, *const c_char, c_int, *const c_char, i64);
 ///
 /// # Safety
 /// As for the runtime's function.
-pub unsafe fn tell(hook: Hook, (kind, directory, path, other_directory, other, value): Effect) {
+pub unsafe fn record_effect(
+    hook: Hook,
+    (kind, directory, path, other_directory, other, value): Effect,
+) {
     let own = control_block::address();
-    let mut kept = Kept::NOTHING;
+    let mut kept = SavedCall::NOTHING;
     if process() != PROCESS.load(Ordering::Relaxed) {
         return stop::block();
     }
     // SAFETY: the runtime's functions have these types.
     unsafe {
-        if is_nested(&mut kept, own) {
+        if enter_if_owner(&mut kept, own) {
             stop::block();
-        } else if acquire(&TURN, EFFECT_ROUNDS) {
+        } else if acquire(&LOCK_STATE, EFFECT_ROUNDS) {
             stop::block();
             begin(own);
         } else {
             type Note = unsafe extern "C" fn(u32, c_int, *const c_char);
             stop::block();
-            let note: Note = core::mem::transmute(TURN.note.load(Ordering::Relaxed));
+            let note: Note = core::mem::transmute(LOCK_STATE.record_effect.load(Ordering::Relaxed));
             return note(kind, directory, path);
         }
         hook(kind, directory, path, other_directory, other, value);
     }
-    end(&mut kept);
+    end_call(&mut kept);
 }
 
 /// Answers a query that is permitted while another thread has the lock.
 ///
 /// The thread cannot be stopped in the runtime's code, which must not be part of an image.
-extern "C" fn question(first: *mut c_int, second: *mut c_int, slot: u64) -> c_int {
+extern "C" fn answer_query(first: *mut c_int, second: *mut c_int, slot: u64) -> c_int {
     type Answer = unsafe extern "C" fn(*mut c_int, *mut c_int, u32) -> c_int;
     stop::block();
     // SAFETY: the runtime's function has this type and gets the program's arguments.
     let result = unsafe {
-        let answer: Answer = core::mem::transmute(TURN.answer.load(Ordering::Relaxed));
+        let answer: Answer = core::mem::transmute(LOCK_STATE.answer_query.load(Ordering::Relaxed));
         answer(first, second, slot as u32)
     };
     stop::unblock();

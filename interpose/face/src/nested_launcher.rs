@@ -5,11 +5,11 @@
 //! process.
 #![allow(unsafe_code)]
 
-use crate::aside::{self, Program};
+use crate::bypass::{self, Program};
 use crate::environ::{self, MANAGER};
 use crate::link::{Path, own_path};
-use crate::msg::Text;
-use crate::stray;
+use crate::lost_environment;
+use crate::messages::Text;
 use crate::sys::{nr, sys};
 use core::ffi::c_char;
 use understudy_catalogue::message;
@@ -50,11 +50,11 @@ pub fn check(program: &Program) {
         if !names.iter().any(is_launcher) {
             return;
         }
-        aside::say_unprotected(list, &message::nested_launcher(Text(name)));
+        bypass::report_unprotected(list, &message::nested_launcher(Text(name)));
         // If a wrapper has started the launcher, the launcher's processes do not belong to this
         // job.
-        if stray::is_guardian(sys!(nr::GETPPID)) {
-            aside::note_aside(list);
+        if lost_environment::is_guardian(sys!(nr::GETPPID)) {
+            bypass::mark_unprotected(list);
         }
         if let Some(environment) = environ::without_preload(list, own_path()) {
             program.execute(environment);

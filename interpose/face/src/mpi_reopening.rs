@@ -31,7 +31,7 @@ pub unsafe extern "C" fn dlopen(path: *const c_char, flags: i32) -> *mut c_void 
         "pop rdi",
         "pop rsi",
         "jmp rax",
-        path = sym replaced,
+        path = sym report_and_replace,
         real = sym libc::real_open,
     )
 }
@@ -44,7 +44,7 @@ pub unsafe extern "C" fn dlopen(path: *const c_char, flags: i32) -> *mut c_void 
 pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
     // SAFETY: no string; the caller guarantees the rest.
     unsafe {
-        files::tell_library(effect::CLOSE_LIBRARY, core::ptr::null(), handle as i64);
+        files::report_library(effect::CLOSE_LIBRARY, core::ptr::null(), handle as i64);
         libc::real_close()(handle)
     }
 }
@@ -52,10 +52,10 @@ pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
 /// Reports the opening of a library.
 ///
 /// Returns the soname under which ld.so finds this library, if `path` names libmpi; else `path`.
-extern "C" fn replaced(path: *const c_char, flags: c_int) -> *const c_char {
+extern "C" fn report_and_replace(path: *const c_char, flags: c_int) -> *const c_char {
     let path = name_of(path);
     // SAFETY: the program's string, or a constant.
-    unsafe { files::tell_library(effect::OPEN_LIBRARY, path, i64::from(flags)) };
+    unsafe { files::report_library(effect::OPEN_LIBRARY, path, i64::from(flags)) };
     path
 }
 
@@ -75,7 +75,7 @@ fn name_of(path: *const c_char) -> *const c_char {
         return path;
     }
     if has_directory {
-        link::ask_for(real);
+        link::set_requested_file(real);
     }
     SONAME.as_ptr()
 }

@@ -18,9 +18,9 @@ use crate::entry;
 use crate::environ::{self, LATE_VARIABLE, MANAGER};
 use crate::launched::{self, PMIX_RANK, Protection};
 use crate::link::Path;
-use crate::msg::Line;
+use crate::messages::Line;
 use crate::processes::{is_launched, parent_of};
-use crate::relay::{self, Streams};
+use crate::relay::{self, StreamFunctions};
 use crate::stack::{on_stack, with_arguments_kept};
 use crate::sys::{nr, sys};
 use core::arch::naked_asm;
@@ -42,7 +42,7 @@ pub unsafe fn is_expected(list: *const *const c_char, is_first: bool) -> bool {
             Some(_) => environ::is_on(list, LATE_VARIABLE),
             None => {
                 launched::protection(list) != Protection::None
-                    && (is_first || is_first_interpreter(mark(list)))
+                    && (is_first || is_first_interpreter(job_variable(list)))
             }
         }
     }
@@ -57,7 +57,7 @@ pub unsafe fn is_expected(list: *const *const c_char, is_first: bool) -> bool {
 /// program ([`launched::is_of_program`]).
 pub unsafe fn is_started_by_launcher(list: *const *const c_char) -> bool {
     // SAFETY: guaranteed by the caller; getppid(2).
-    unsafe { !is_launched(sys!(nr::GETPPID), mark(list)) }
+    unsafe { !is_launched(sys!(nr::GETPPID), job_variable(list)) }
 }
 
 /// Prefixes of the names of interpreters, whose programs load the MPI library late.
@@ -79,7 +79,7 @@ fn is_interpreter(process: isize) -> bool {
 ///
 /// # Safety
 /// `list` must be a valid environment.
-unsafe fn mark(list: *const *const c_char) -> &'static [u8] {
+unsafe fn job_variable(list: *const *const c_char) -> &'static [u8] {
     // SAFETY: guaranteed by the caller.
     let (is_guarded, launcher) = unsafe {
         (
@@ -115,13 +115,13 @@ fn is_first_interpreter(mark: &[u8]) -> bool {
 }
 
 /// Targets of the thunks from the first call on; the last one serves all thunks.
-static ENTER: [AtomicPtr<c_void>; ENTRIES] =
+static RUNTIME_ENTRIES: [AtomicPtr<c_void>; ENTRIES] =
     [const { AtomicPtr::new(core::ptr::null_mut()) }; ENTRIES];
-static mut STREAMS: Option<Streams> = None;
+static mut STREAMS: Option<StreamFunctions> = None;
 
 /// Makes the first call of a thunk start the streams, and later calls use `enter`.
-pub fn await_first_call(enter: &[*const c_void; ENTRIES], streams: Streams) {
-    for (place, address) in ENTER.iter().zip(enter) {
+pub fn await_first_call(enter: &[*const c_void; ENTRIES], streams: StreamFunctions) {
+    for (place, address) in RUNTIME_ENTRIES.iter().zip(enter) {
         place.store(address.cast_mut(), Ordering::Release);
     }
     // SAFETY: the process has one thread.
@@ -142,15 +142,15 @@ unsafe extern "C" fn first_call() {
             "pop rbp",
         ),
         "jmp qword ptr [rip + {enter} + 8 * {last}]",
-        begin = sym begin,
-        enter = sym ENTER,
+        begin = sym start_after_first_call,
+        enter = sym RUNTIME_ENTRIES,
         last = const ENTRIES - 1,
     )
 }
 
-extern "C" fn begin() {
+extern "C" fn start_after_first_call() {
     entry::connect(&core::array::from_fn(|at| {
-        ENTER[at].load(Ordering::Acquire).cast_const()
+        RUNTIME_ENTRIES[at].load(Ordering::Acquire).cast_const()
     }));
     // SAFETY: the runtime's stack is empty before the first call.
     unsafe {

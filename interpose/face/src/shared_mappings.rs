@@ -3,26 +3,26 @@
 //! The runtime searches for such mappings only if the count is positive.
 #![allow(unsafe_code)]
 
-use crate::overwrites::before_map;
-use crate::told::told;
+use crate::effect_reports::reporting_functions;
+use crate::overwrites::report_mapping;
 use core::ffi::{c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicU32, Ordering};
 
-static MADE: AtomicU32 = AtomicU32::new(0);
-static KEYS: AtomicU32 = AtomicU32::new(0);
+static MAPPING_COUNT: AtomicU32 = AtomicU32::new(0);
+static KEY_COUNT: AtomicU32 = AtomicU32::new(0);
 
 /// Returns the address of the number of such mappings.
-pub fn made() -> *const u32 {
-    MADE.as_ptr()
+pub fn mapping_count() -> *const u32 {
+    MAPPING_COUNT.as_ptr()
 }
 
 /// Returns the address of the number of protection keys.
-pub fn keys() -> *const u32 {
-    KEYS.as_ptr()
+pub fn key_count() -> *const u32 {
+    KEY_COUNT.as_ptr()
 }
 
 fn count_key() -> bool {
-    KEYS.fetch_add(1, Ordering::Relaxed);
+    KEY_COUNT.fetch_add(1, Ordering::Relaxed);
     false
 }
 
@@ -30,17 +30,17 @@ fn count_mmap(flags: c_int, fd: c_int) -> bool {
     const MAP_SHARED: c_int = 1;
     const MAP_HUGETLB: c_int = 0x40000;
     if flags & MAP_SHARED != 0 && fd >= 0 || flags & MAP_HUGETLB != 0 {
-        MADE.fetch_add(1, Ordering::Relaxed);
+        MAPPING_COUNT.fetch_add(1, Ordering::Relaxed);
     }
-    before_map(flags, fd)
+    report_mapping(flags, fd)
 }
 
 fn count_shmat() -> bool {
-    MADE.fetch_add(1, Ordering::Relaxed);
+    MAPPING_COUNT.fetch_add(1, Ordering::Relaxed);
     false
 }
 
-told! {
+reporting_functions! {
     fn mmap(
         at: *mut c_void, length: usize, access: c_int, flags: c_int, fd: c_int, offset: i64
     ) -> *mut c_void {

@@ -4,9 +4,9 @@
 #![allow(unsafe_code)]
 
 use crate::child_effects;
+use crate::effect_reports::AT_FDCWD;
 use crate::environ::{self, PRELOAD};
-use crate::told::AT_FDCWD;
-use crate::unpreloadable::{self, Executed};
+use crate::unpreloadable::{self, ExecutedFile};
 use core::ffi::c_char;
 use core::ptr::null;
 use understudy_abi::effect::UNSEEN_PROGRAM;
@@ -16,9 +16,9 @@ type Strings = *const *const c_char;
 /// Reports a program without this library that is about to be executed.
 ///
 /// # Safety
-/// `own` must be the environment of this process, `given` must be null or a valid environment, and
+/// `own` must be the environment of this process, `original_entry` must be null or a valid environment, and
 /// the strings of `executed` must be valid.
-pub unsafe fn report_execution(own: Strings, given: Strings, executed: Executed) {
+pub unsafe fn report_execution(own: Strings, given: Strings, executed: ExecutedFile) {
     if !child_effects::has_rank() {
         return;
     }
@@ -36,9 +36,10 @@ pub unsafe fn report_execution(own: Strings, given: Strings, executed: Executed)
 /// Returns true if LD_PRELOAD names this library.
 ///
 /// # Safety
-/// `given` must be null or a valid environment.
+/// `original_entry` must be null or a valid environment.
 unsafe fn has_library(given: Strings) -> bool {
     // SAFETY: guaranteed by the caller.
     !given.is_null()
-        && unsafe { environ::value(given, PRELOAD) }.is_some_and(|it| environ::mentions(it) > 0)
+        && unsafe { environ::value(given, PRELOAD) }
+            .is_some_and(|it| environ::count_own_names(it) > 0)
 }

@@ -6,11 +6,11 @@
 //! every running thread of the process has executed a full barrier.
 #![allow(unsafe_code)]
 
-use crate::msg::say;
+use crate::messages::print;
 use crate::sys::{nr, sys};
 use crate::threads;
 use core::sync::atomic::{AtomicBool, Ordering, compiler_fence};
-use understudy_abi::turn::Turn;
+use understudy_abi::mpi_lock::MpiLock;
 use understudy_catalogue::message;
 
 const FUTEX_WAIT_PRIVATE: usize = 128;
@@ -21,26 +21,26 @@ const MEMBARRIER_PRIVATE_EXPEDITED: usize = 1 << 3;
 const MEMBARRIER_REGISTER: usize = 1 << 4;
 
 /// Timeout of a wait, after which the lock is polled: seconds and nanoseconds.
-const SHORT: [i64; 2] = [0, 10_000_000];
-const LONG: [i64; 2] = [10, 0];
+const POLL_TIMEOUT: [i64; 2] = [0, 10_000_000];
+const REPORT_TIMEOUT: [i64; 2] = [10, 0];
 
 /// True if the user has been notified of a long wait.
-static IS_TOLD: AtomicBool = AtomicBool::new(false);
+static HAS_REPORTED_WAIT: AtomicBool = AtomicBool::new(false);
 
 /// Returns true if the process has one thread.
 ///
 /// No other thread accesses the lock then, and an atomic operation would cost more than the rest of
 /// the code.
 #[inline(always)]
-fn is_alone(turn: &Turn) -> bool {
-    threads::count() == 0 && turn.has_others.load(Ordering::Relaxed) == 0
+fn has_one_thread(turn: &MpiLock) -> bool {
+    threads::count() == 0 && turn.has_inherited_threads.load(Ordering::Relaxed) == 0
 }
 
 /// Acquires the lock if it is free; returns true on success.
 #[inline(always)]
-pub fn try_lock(turn: &Turn) -> bool {
+pub fn try_lock(turn: &MpiLock) -> bool {
     let lock = &turn.lock;
-    if is_alone(turn) {
+    if has_one_thread(turn) {
         let is_free = lock.load(Ordering::Relaxed) == 0;
         if is_free {
             lock.store(1, Ordering::Relaxed);
@@ -54,8 +54,8 @@ pub fn try_lock(turn: &Turn) -> bool {
 /// Stores that a thread waits.
 ///
 /// Returns true if a release will wake this thread; otherwise the thread must poll the lock.
-fn announce(turn: &Turn) -> bool {
-    turn.waited_for.store(1, Ordering::SeqCst);
+fn announce_wait(turn: &MpiLock) -> bool {
+    turn.has_waiters.store(1, Ordering::SeqCst);
     // SAFETY: membarrier(2), which fails before the process has registered, and on a kernel without
     // it.
     let barrier = |command: usize| unsafe { sys!(nr::MEMBARRIER, command) == 0 };
@@ -67,7 +67,7 @@ fn announce(turn: &Turn) -> bool {
 ///
 /// Returns true if the lock was acquired.
 #[cold]
-pub fn acquire(turn: &Turn, rounds: u32) -> bool {
+pub fn acquire(turn: &MpiLock, rounds: u32) -> bool {
     const SPINS: u32 = 100;
     let spin = |_| {
         core::hint::spin_loop();
@@ -78,7 +78,7 @@ pub fn acquire(turn: &Turn, rounds: u32) -> bool {
     }
     let mut round = 0;
     loop {
-        let is_woken = announce(turn);
+        let is_woken = announce_wait(turn);
         if try_lock(turn) {
             return true;
         }
@@ -87,12 +87,16 @@ pub fn acquire(turn: &Turn, rounds: u32) -> bool {
         }
         round += 1;
         let waits_long = rounds == 0 && is_woken;
-        let limit = if waits_long { &LONG } else { &SHORT };
+        let limit = if waits_long {
+            &REPORT_TIMEOUT
+        } else {
+            &POLL_TIMEOUT
+        };
         // SAFETY: futex(2) on a word that lives as long as the process.
         let result = unsafe {
             sys!(
                 nr::FUTEX,
-                turn.waited_for.as_ptr(),
+                turn.has_waiters.as_ptr(),
                 FUTEX_WAIT_PRIVATE,
                 1,
                 limit.as_ptr(),
@@ -100,8 +104,8 @@ pub fn acquire(turn: &Turn, rounds: u32) -> bool {
                 0
             )
         };
-        if waits_long && result == TIMED_OUT && !IS_TOLD.swap(true, Ordering::Relaxed) {
-            say(&message::MPI_LOCK_WAIT);
+        if waits_long && result == TIMED_OUT && !HAS_REPORTED_WAIT.swap(true, Ordering::Relaxed) {
+            print(&message::MPI_LOCK_WAIT);
         }
     }
 }
@@ -110,22 +114,22 @@ pub fn acquire(turn: &Turn, rounds: u32) -> bool {
 ///
 /// A woken thread stores again that threads wait, so all of them are woken one after the other.
 #[inline(always)]
-pub fn release(turn: &Turn) {
+pub fn release(turn: &MpiLock) {
     turn.lock.store(0, Ordering::Release);
     compiler_fence(Ordering::SeqCst);
-    if turn.waited_for.load(Ordering::Relaxed) != 0 {
+    if turn.has_waiters.load(Ordering::Relaxed) != 0 {
         wake(turn);
     }
 }
 
 #[cold]
-fn wake(turn: &Turn) {
-    turn.waited_for.store(0, Ordering::SeqCst);
+fn wake(turn: &MpiLock) {
+    turn.has_waiters.store(0, Ordering::SeqCst);
     // SAFETY: futex(2) on a word that lives as long as the process.
     unsafe {
         sys!(
             nr::FUTEX,
-            turn.waited_for.as_ptr(),
+            turn.has_waiters.as_ptr(),
             FUTEX_WAKE_PRIVATE,
             1,
             0,

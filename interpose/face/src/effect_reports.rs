@@ -1,7 +1,7 @@
 //! Reports effects of the program on files to the runtime before they happen.
 #![allow(unsafe_code)]
 
-use crate::{child_effects, noted, threads, turns};
+use crate::{child_effects, mpi_lock, recorded_process, threads};
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
 use understudy_abi::effect::Hook;
@@ -13,17 +13,17 @@ static HOOK: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 pub const AT_FDCWD: c_int = -100;
 
 /// Makes effects call the runtime's function from now on.
-pub fn tell_runtime(hook: *const c_void) {
+pub fn connect(hook: *const c_void) {
     HOOK.store(hook.cast_mut(), Ordering::Release);
 }
 
 /// Reports an effect on two names.
 ///
-/// Returns true if the calling thread must be unblocked after the effect ([`threads::hold`]).
+/// Returns true if the calling thread must be unblocked after the effect ([`threads::block_stops`]).
 ///
 /// # Safety
 /// The strings must be valid or null.
-pub unsafe fn tell_two(
+pub unsafe fn report_pair(
     kind: u32,
     directory: c_int,
     path: *const c_char,
@@ -32,7 +32,7 @@ pub unsafe fn tell_two(
     value: i64,
 ) -> bool {
     let hook = HOOK.load(Ordering::Acquire);
-    if hook.is_null() || noted::is_forked() {
+    if hook.is_null() || recorded_process::is_forked() {
         let names = [(directory, path), (other_directory, other)];
         // SAFETY: guaranteed by the caller.
         unsafe { child_effects::report(kind, names, value) };
@@ -41,30 +41,30 @@ pub unsafe fn tell_two(
     // SAFETY: the runtime's function of this type.
     unsafe {
         let hook: Hook = core::mem::transmute(hook);
-        if turns::is_shared() {
-            turns::tell(hook, (kind, directory, path, other_directory, other, value));
+        if mpi_lock::is_enabled() {
+            mpi_lock::record_effect(hook, (kind, directory, path, other_directory, other, value));
             return true;
         }
-        let held = threads::hold();
+        let held = threads::block_stops();
         hook(kind, directory, path, other_directory, other, value);
         held
     }
 }
 
-/// Reports an effect on one name, like [`tell_two`].
+/// Reports an effect on one name, like [`report_pair`].
 ///
 /// # Safety
 /// The string must be valid or null.
-pub unsafe fn tell(kind: u32, directory: c_int, path: *const c_char, value: i64) -> bool {
+pub unsafe fn report(kind: u32, directory: c_int, path: *const c_char, value: i64) -> bool {
     // SAFETY: guaranteed by the caller.
-    unsafe { tell_two(kind, directory, path, AT_FDCWD, core::ptr::null(), value) }
+    unsafe { report_pair(kind, directory, path, AT_FDCWD, core::ptr::null(), value) }
 }
 
 /// Defines functions of libc that report to the runtime and call the next definition.
 ///
 /// An expression after `=>` is called with the result. A variadic `mode` is passed in a register
 /// whether the program has passed it or not, so it is always forwarded.
-macro_rules! told {
+macro_rules! reporting_functions {
     ($(
         fn $name:ident($($argument:ident: $kind:ty),*) -> $result:ty { $tell:expr }
             $(=> $after:expr;)?
@@ -93,4 +93,4 @@ macro_rules! told {
         }
     )*};
 }
-pub(crate) use told;
+pub(crate) use reporting_functions;

@@ -4,26 +4,26 @@
 use crate::sys::{nr, sys};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering};
-use understudy_abi::written::Written;
+use understudy_abi::descriptor_facts::DescriptorFacts;
 
 /// The runtime's table, or null in an unprotected process.
-static WRITTEN: AtomicPtr<Written> = AtomicPtr::new(null_mut());
+static WRITTEN: AtomicPtr<DescriptorFacts> = AtomicPtr::new(null_mut());
 
 /// Stores the address of the runtime's table.
-pub fn connect(written: *const Written) {
+pub fn connect(written: *const DescriptorFacts) {
     WRITTEN.store(written.cast_mut(), Ordering::Release);
 }
 
 /// Returns the runtime's table.
 #[inline]
-pub fn written() -> Option<&'static Written> {
+pub fn written() -> Option<&'static DescriptorFacts> {
     // SAFETY: null, or the runtime's table, which lives as long as the process.
     unsafe { WRITTEN.load(Ordering::Acquire).as_ref() }
 }
 
 /// Returns true in a rank whose effects are recorded, and in forks of that rank.
 pub fn is_protected() -> bool {
-    written().is_some_and(Written::is_noting)
+    written().is_some_and(DescriptorFacts::is_noting)
 }
 
 /// A process that records effects of its children.
@@ -36,7 +36,7 @@ pub struct Parent {
 
 /// Returns this process or its forking ancestor, which records effects of children.
 pub fn parent() -> Option<Parent> {
-    let (process, namespace) = written().and_then(Written::parent)?;
+    let (process, namespace) = written().and_then(DescriptorFacts::parent)?;
     Some(Parent {
         process: process as isize,
         namespace,

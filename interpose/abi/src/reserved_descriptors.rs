@@ -14,15 +14,15 @@ const WORDS: usize = 32;
 ///
 /// Descriptors past the last bit count as the program's.
 #[derive(Debug)]
-pub struct LayersDescriptors {
+pub struct ReservedDescriptors {
     words: [AtomicU64; WORDS],
 }
 
-impl LayersDescriptors {
+impl ReservedDescriptors {
     /// Creates an empty set.
     #[allow(clippy::new_without_default)]
-    pub const fn new() -> LayersDescriptors {
-        LayersDescriptors {
+    pub const fn new() -> ReservedDescriptors {
+        ReservedDescriptors {
             words: [const { AtomicU64::new(0) }; WORDS],
         }
     }

@@ -5,10 +5,10 @@
 //! Each process would then be a job of its own, with one rank.
 #![allow(unsafe_code)]
 
-use crate::aside;
+use crate::bypass;
 use crate::environ::{self, MANAGER};
 use crate::link::{Path, own_path};
-use crate::msg::Line;
+use crate::messages::Line;
 use crate::processes::is_launched;
 use crate::sys::{self, nr, sys};
 use core::ffi::{CStr, c_char};
@@ -43,7 +43,7 @@ pub unsafe fn refuse(list: *const *const c_char) {
         if !is_rank() {
             return;
         }
-        aside::end_refused(
+        bypass::exit_refused_process(
             FIRST_OF_NODE.iter().any(|first| is_launched(parent, first)),
             &message::RANK_ENVIRONMENT_LOST,
         )

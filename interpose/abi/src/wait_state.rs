@@ -3,10 +3,10 @@
 //! They are values of a byte that every call resets when it begins.
 
 /// The call's kind of wait is unknown.
-pub const BEGUN: u8 = 0;
+pub const UNKNOWN_WAIT: u8 = 0;
 /// The call is about to block until messages are transferred, which is usually soon.
-pub const BLOCKS: u8 = 1;
+pub const BLOCKING: u8 = 1;
 /// The call waits briefly, and a program may repeat it until something has changed.
-pub const RETURNS: u8 = 3;
+pub const POLLING: u8 = 3;
 /// The call has polled for messages without success.
-pub const LOOKED: u8 = 2;
+pub const POLLED: u8 = 2;

@@ -10,7 +10,7 @@ static HOOK: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 static PROCESS: AtomicIsize = AtomicIsize::new(0);
 
 /// Makes _exit(2) call `hook` with the status from now on.
-pub fn listen(hook: unsafe extern "C" fn(c_int)) {
+pub fn connect(hook: unsafe extern "C" fn(c_int)) {
     // SAFETY: getpid(2).
     PROCESS.store(unsafe { sys!(nr::GETPID) }, Ordering::Relaxed);
     HOOK.store(hook as *mut c_void, Ordering::Release);
@@ -23,10 +23,10 @@ pub fn is_for_this_process() -> bool {
 }
 
 /// Reports the exit to the runtime, which may be active in another thread.
-pub fn at_once(status: c_int) {
+pub fn report_exit(status: c_int) {
     let hook = HOOK.load(Ordering::Acquire);
     if !hook.is_null() && is_for_this_process() {
-        // SAFETY: set by `listen`.
+        // SAFETY: set by `connect`.
         unsafe {
             let hook: unsafe extern "C" fn(c_int) = core::mem::transmute(hook);
             hook(status);
@@ -40,7 +40,7 @@ macro_rules! ends {
         /// libc's function of this name.
         #[unsafe(no_mangle)]
         pub extern "C" fn $name(status: c_int) -> ! {
-            at_once(status);
+            report_exit(status);
             sys::exit(status)
         }
     )*};

@@ -15,7 +15,7 @@ const SIZE_STEP: usize = 48 << 10;
 /// Memory for strings and their pointers.
 ///
 /// One is created for each execution and never unmapped.
-pub struct Builder {
+pub struct BlockBuilder {
     pointers: *mut *const c_char,
     count: usize,
     text: *mut u8,
@@ -23,13 +23,13 @@ pub struct Builder {
     capacity: usize,
 }
 
-impl Builder {
+impl BlockBuilder {
     /// Reserves memory for `count` strings of `bytes` bytes in total, and for their padding.
-    pub fn new(count: usize, bytes: usize) -> Option<Builder> {
+    pub fn new(count: usize, bytes: usize) -> Option<BlockBuilder> {
         let slots = (count + 2 * COUNT_STEP) * 8;
         let capacity = bytes + 4 * SIZE_STEP;
         let memory = sys::map_anonymous(0, slots + capacity, 0).ok()?;
-        Some(Builder {
+        Some(BlockBuilder {
             pointers: memory as *mut _,
             count: 0,
             text: (memory + slots) as *mut u8,

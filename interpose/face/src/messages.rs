@@ -47,7 +47,7 @@ impl Display for Text<'_> {
 
 /// Writes `understudy: …` as one line to standard error with one write(2).
 #[allow(unsafe_code)]
-pub fn say(message: &dyn Display) {
+pub fn print(message: &dyn Display) {
     let mut line = Line::new();
     let _ = writeln!(line, "understudy: {message}");
     let bytes = line.as_bytes();

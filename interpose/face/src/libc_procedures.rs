@@ -13,17 +13,18 @@ use core::arch::naked_asm;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use understudy_abi::control_block;
-use understudy_abi::source::{COUNT, SOURCES};
+use understudy_abi::libc_procedures::{LIBC_PROCEDURE_COUNT, LIBC_PROCEDURES};
 
 /// libc's procedures, once they have been looked up.
-static REAL: [AtomicPtr<c_void>; COUNT] = [const { AtomicPtr::new(core::ptr::null_mut()) }; COUNT];
+static REAL: [AtomicPtr<c_void>; LIBC_PROCEDURE_COUNT] =
+    [const { AtomicPtr::new(core::ptr::null_mut()) }; LIBC_PROCEDURE_COUNT];
 /// The runtime's entry; the next word is the slot of the first procedure.
 static ENTRY: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 static FIRST_SLOT: AtomicUsize = AtomicUsize::new(0);
 /// True if calls enter the runtime.
-static IS_WATCHED: AtomicBool = AtomicBool::new(false);
+static IS_RECORDING: AtomicBool = AtomicBool::new(false);
 /// Control block of the thread whose calls count (fs:0x10).
-static OWNER: AtomicUsize = AtomicUsize::new(0);
+static RECORDED_THREAD: AtomicUsize = AtomicUsize::new(0);
 
 macro_rules! sources {
     ($($index:literal $name:ident $text:literal;)*) => {
@@ -42,7 +43,7 @@ macro_rules! sources {
             }
 
             mod $name {
-                use crate::sources::{ENTRY, FIRST_SLOT, OWNER, REAL, is_on_own_stack, real};
+                use crate::libc_procedures::{ENTRY, FIRST_SLOT, RECORDED_THREAD, REAL, is_on_own_stack, real};
                 use core::arch::naked_asm;
                 use understudy_abi::{ZONE_SHIFT, ZONE_TAG};
 
@@ -80,7 +81,7 @@ macro_rules! sources {
                         "add rax, {index}",
                         "jmp qword ptr [rip + {entry}]",
                         "2: jmp qword ptr [rip + {reals} + 8 * {index}]",
-                        owner = sym OWNER,
+                        owner = sym RECORDED_THREAD,
                         shift = const ZONE_SHIFT,
                         tag = const ZONE_TAG,
                         is_on_own_stack = sym is_on_own_stack,
@@ -93,11 +94,11 @@ macro_rules! sources {
             }
         )*
 
-        static TABLE: [AtomicPtr<c_void>; COUNT] =
+        static TABLE: [AtomicPtr<c_void>; LIBC_PROCEDURE_COUNT] =
             [$(AtomicPtr::new($name::find as *const () as *mut c_void)),*];
-        const NAMES: [&core::ffi::CStr; COUNT] = [$(c_name($text)),*];
+        const NAMES: [&core::ffi::CStr; LIBC_PROCEDURE_COUNT] = [$(c_name($text)),*];
 
-        fn entering() -> [*mut c_void; COUNT] {
+        fn entering() -> [*mut c_void; LIBC_PROCEDURE_COUNT] {
             [$($name::enter as *const () as *mut c_void),*]
         }
     };
@@ -123,8 +124,11 @@ sources! {
 /// Compile-time check: the names are those of the table, in its order.
 const _: () = {
     let mut index = 0;
-    while index < COUNT {
-        let (ours, theirs) = (NAMES[index].to_bytes(), SOURCES[index].name.as_bytes());
+    while index < LIBC_PROCEDURE_COUNT {
+        let (ours, theirs) = (
+            NAMES[index].to_bytes(),
+            LIBC_PROCEDURES[index].name.as_bytes(),
+        );
         assert!(ours.len() == theirs.len());
         let mut at = 0;
         while at < ours.len() {
@@ -158,7 +162,7 @@ pub unsafe extern "C" fn carry_processor_time() {
             continue;
         };
         REAL[index].store(function, Ordering::Relaxed);
-        if !IS_WATCHED.load(Ordering::Relaxed) {
+        if !IS_RECORDING.load(Ordering::Relaxed) {
             TABLE[index].store(function, Ordering::Relaxed);
         }
     }
@@ -218,8 +222,8 @@ pub fn enter_by(entry: *const c_void) {
 ///
 /// Its actions differ between runs.
 #[inline]
-pub fn pass() {
-    if IS_WATCHED.load(Ordering::Relaxed) && IS_WATCHED.swap(false, Ordering::Relaxed) {
+pub fn stop_recording() {
+    if IS_RECORDING.load(Ordering::Relaxed) && IS_RECORDING.swap(false, Ordering::Relaxed) {
         for (index, place) in TABLE.iter().enumerate() {
             place.store(real(index), Ordering::Relaxed);
         }
@@ -230,9 +234,9 @@ pub fn pass() {
 ///
 /// # Safety
 /// The runtime must have called [`addresses`].
-pub unsafe extern "C" fn watch(on: bool) {
-    OWNER.store(control_block::address(), Ordering::Relaxed);
-    IS_WATCHED.store(on, Ordering::Relaxed);
+pub unsafe extern "C" fn set_recording(on: bool) {
+    RECORDED_THREAD.store(control_block::address(), Ordering::Relaxed);
+    IS_RECORDING.store(on, Ordering::Relaxed);
     for (index, entering) in entering().into_iter().enumerate() {
         let target = if on { entering } else { real(index) };
         TABLE[index].store(target, Ordering::Relaxed);

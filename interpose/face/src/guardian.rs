@@ -7,7 +7,7 @@
 //! it. The program's process then has [`environ::MANAGER`] in its environment.
 #![allow(unsafe_code)]
 
-use crate::aside::Program;
+use crate::bypass::Program;
 use crate::environ;
 use crate::launched::{self, Protection};
 use crate::link::{self, Path, own_path};
@@ -21,7 +21,7 @@ use understudy_catalogue::message;
 ///
 /// # Safety
 /// As for [`launched::protection`].
-pub unsafe fn find_a_face(program: &Program, list: *const *const c_char) {
+pub unsafe fn execute_matching_library(program: &Program, list: *const *const c_char) {
     // SAFETY: guaranteed by the caller.
     let protection = unsafe { launched::protection(list) };
     // SAFETY: as above.
@@ -36,7 +36,7 @@ pub unsafe fn find_a_face(program: &Program, list: *const *const c_char) {
     let base = link::own_base();
     let mut others = link::objects().filter(|object| object.base() != base);
     let mut face = Path::new();
-    let name = others.find_map(link::face_for);
+    let name = others.find_map(link::preload_library_for);
     // If this is that library, another execution would not help.
     if let Some(name) = name.filter(|name| !own_path().ends_with(name)) {
         face.push(Path::directory(own_path())).push(name);
@@ -44,7 +44,8 @@ pub unsafe fn find_a_face(program: &Program, list: *const *const c_char) {
             program.refuse(None, &message::PRELOAD_LIBRARY_MISSING);
         }
         // SAFETY: a valid environment.
-        if let Some(environment) = unsafe { environ::with_face(list, own_path(), face.as_bytes()) }
+        if let Some(environment) =
+            unsafe { environ::with_preload_library(list, own_path(), face.as_bytes()) }
         {
             program.execute(environment);
         }

@@ -13,7 +13,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use understudy_elf::{Dynamic, LinkMap};
 
 /// Number of libraries before others are opened; zero at all other times.
-static BEFORE: AtomicUsize = AtomicUsize::new(0);
+static LIBRARIES_BEFORE: AtomicUsize = AtomicUsize::new(0);
 
 extern "C" fn nothing() {}
 
@@ -22,24 +22,24 @@ extern "C" fn nothing() {}
 /// # Safety
 /// As dlopen(3).
 pub unsafe extern "C" fn open(path: *const c_char, flags: c_int) -> *mut c_void {
-    BEFORE.store(link::objects().count(), Ordering::Relaxed);
+    LIBRARIES_BEFORE.store(link::objects().count(), Ordering::Relaxed);
     // SAFETY: guaranteed by the caller.
-    let handle = unsafe { crate::services::dlopen(path, flags) };
-    BEFORE.store(0, Ordering::Relaxed);
+    let handle = unsafe { crate::program_namespace::dlopen(path, flags) };
+    LIBRARIES_BEFORE.store(0, Ordering::Relaxed);
     handle
 }
 
 /// Hides constructors of new libraries; called when ld.so allocates for the program side.
-pub fn allocates() {
-    match BEFORE.load(Ordering::Relaxed) {
+pub fn hide_new_constructors() {
+    match LIBRARIES_BEFORE.load(Ordering::Relaxed) {
         0 => {}
         before => link::objects().skip(before).for_each(hide_constructors),
     }
 }
 
 fn hide_constructors(object: &LinkMap) {
-    link::set(object, Dynamic::INIT_ARRAYSZ, 0);
-    link::set(
+    link::set_dynamic_entry(object, Dynamic::INIT_ARRAYSZ, 0);
+    link::set_dynamic_entry(
         object,
         Dynamic::INIT,
         (nothing as *const () as usize).wrapping_sub(object.base()),
@@ -53,8 +53,8 @@ fn hide_constructors(object: &LinkMap) {
 pub unsafe extern "C" fn hide_destructors(object: *const c_void) {
     // SAFETY: guaranteed by the caller.
     let object = unsafe { &*object.cast::<LinkMap>() };
-    link::set(object, Dynamic::FINI_ARRAYSZ, 0);
-    link::set(
+    link::set_dynamic_entry(object, Dynamic::FINI_ARRAYSZ, 0);
+    link::set_dynamic_entry(
         object,
         Dynamic::FINI,
         (nothing as *const () as usize).wrapping_sub(object.base()),

@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_with_a_request_is_read_when_it_ends() {
+    fn outputs_with_a_request_are_read_at_its_completion() {
         for (name, parameter, output) in outputs() {
             let procedure = table()
                 .procedures

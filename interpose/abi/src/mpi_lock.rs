@@ -3,20 +3,20 @@
 use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
 
 /// Number of procedures that may be called at any time (MPI 4.1, 11.6.1).
-pub const QUESTIONS: usize = 6;
+pub const QUERY_COUNT: usize = 6;
 
 /// Signals that a thread does not block while it has the MPI lock.
 ///
 /// These are SIGILL, SIGABRT, SIGBUS, SIGFPE and SIGSEGV; signal 32, which makes the thread leave
 /// the library; and signal 33, which ends threads of the library. Threads that the library creates
 /// inherit the mask.
-pub const LET_THROUGH: u64 = 1 << 3 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 10 | 1 << 31 | 1 << 32;
+pub const UNBLOCKED_SIGNALS: u64 = 1 << 3 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 10 | 1 << 31 | 1 << 32;
 
-/// Value of [`Turn::mask`] if the mask is unchanged: no mask can block SIGKILL.
-pub const UNCHANGED: u64 = 1 << 8;
+/// Value of [`MpiLock::saved_mask`] if the mask is unchanged: no mask can block SIGKILL.
+pub const MASK_UNCHANGED: u64 = 1 << 8;
 
 /// Work flag: the program has more than one thread.
-pub const SEVERAL: u8 = 16;
+pub const MULTIPLE_THREADS: u8 = 16;
 
 /// State of the MPI lock that the preload library and the runtime share.
 ///
@@ -32,77 +32,77 @@ pub const SEVERAL: u8 = 16;
 ///   rbp - 64: nonzero if the call is nested
 /// ```
 #[repr(C)]
-pub struct Turn {
+pub struct MpiLock {
     /// Zero if no thread has the lock.
     pub lock: AtomicU32,
     /// Futex word; nonzero if threads may be waiting for the lock.
-    pub waited_for: AtomicU32,
+    pub has_waiters: AtomicU32,
     /// Nonzero if calls take the lock, and any thread may take it.
     pub is_shared: AtomicU32,
     /// Control block (fs register) of the thread that has the lock; zero if none has.
-    pub holder: AtomicUsize,
+    pub owner: AtomicUsize,
     /// Nonzero if programs may write the fs register themselves.
     ///
     /// The kernel permits this with HWCAP2_FSGSBASE (Documentation/arch/x86/x86_64/fsgs.rst).
     pub may_write_fs: AtomicU32,
     /// Kernel's number of the thread that has the lock; zero for the main thread.
-    pub number: AtomicI32,
+    pub owner_thread: AtomicI32,
     /// Offset in bytes of the thread number in a control block; zero if unknown.
-    pub number_at: AtomicUsize,
-    /// Nonzero if the program handles signals that are not in [`LET_THROUGH`].
+    pub thread_number_offset: AtomicUsize,
+    /// Nonzero if the program handles signals that are not in [`UNBLOCKED_SIGNALS`].
     pub has_handlers: AtomicU32,
-    /// Signal mask that the thread had before nearly all signals were blocked, or [`UNCHANGED`].
-    pub mask: AtomicU64,
+    /// Signal mask that the thread had before nearly all signals were blocked, or [`MASK_UNCHANGED`].
+    pub saved_mask: AtomicU64,
     /// Word of the runtime that receives the number of the thread.
     ///
     /// The main thread's number is stored as 1.
-    pub told: AtomicPtr<AtomicU32>,
+    pub owner_thread_word: AtomicPtr<AtomicU32>,
     /// Nonzero if there are threads that the failed process created, which this process replaces.
-    pub has_others: AtomicU32,
+    pub has_inherited_threads: AtomicU32,
     /// Nonzero if the call waits for other processes and must release the lock.
     ///
     /// The call is repeated after other threads have had the lock.
-    pub again: AtomicU32,
-    /// Work flags that receive [`SEVERAL`] if the program has several threads; may be null.
-    pub attention: AtomicPtr<AtomicU8>,
+    pub must_repeat: AtomicU32,
+    /// Work flags that receive [`MULTIPLE_THREADS`] if the program has several threads; may be null.
+    pub work_flags: AtomicPtr<AtomicU8>,
     /// Slots of the procedures that may be called at any time.
-    pub questions: [AtomicU32; QUESTIONS],
+    pub query_slots: [AtomicU32; QUERY_COUNT],
     /// Slot of MPI_Abort, which does not wait long for the lock.
-    pub abort: AtomicU32,
+    pub abort_slot: AtomicU32,
     /// Address of the function that answers these procedures: two arguments and the slot.
-    pub answer: AtomicUsize,
+    pub answer_query: AtomicUsize,
     /// Control block of the thread that runs a callback of the program, or zero.
     ///
-    /// Meanwhile other threads may make calls of [`Turn::locals`].
-    pub lender: AtomicUsize,
+    /// Meanwhile other threads may make calls of [`MpiLock::local_slots`].
+    pub yielding_thread: AtomicUsize,
     /// For each slot, true if its procedure waits for no other process.
-    pub locals: AtomicPtr<bool>,
-    /// Number of entries of `locals`.
-    pub slots: AtomicU32,
+    pub local_slots: AtomicPtr<bool>,
+    /// Number of entries of `local_slots`.
+    pub slot_count: AtomicU32,
     /// Address of the function that records an effect on files which cannot be undone.
     ///
     /// It takes the first three arguments of [`crate::effect::Hook`].
-    pub note: AtomicUsize,
+    pub record_effect: AtomicUsize,
 }
 
 /// Addresses of code of the preload library, equal in all ranks.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct TurnCode {
+pub struct MpiLockCode {
     /// Code that repeats the call whose arguments are below the frame pointer.
-    pub again: usize,
+    pub repeat_call: usize,
     /// Return address of the runtime's entry in this code.
-    pub returned: usize,
+    pub return_address: usize,
     /// Makes all calls take the lock from now on.
-    pub share: unsafe extern "C" fn(),
+    pub enable: unsafe extern "C" fn(),
     /// Makes calls of the main thread take the lock from now on.
     ///
-    /// Other threads cannot take it before [`Turn::is_shared`] is set. Any thread may call this
+    /// Other threads cannot take it before [`MpiLock::is_enabled`] is set. Any thread may call this
     /// function.
-    pub begin: unsafe extern "C" fn(),
+    pub enable_for_main: unsafe extern "C" fn(),
     /// Runs a callback on the program's stack and yields the lock meanwhile.
-    pub lend: unsafe extern "C" fn(&Lent) -> u64,
-    pub turn: *const Turn,
+    pub run_callback: unsafe extern "C" fn(&YieldingCallback) -> u64,
+    pub lock: *const MpiLock,
 }
 
 /// A callback of the program during which other threads may make calls.
@@ -110,43 +110,43 @@ pub struct TurnCode {
 /// The call that waits for the callback keeps its frames on the runtime's stack. Other threads'
 /// calls use the stack above them.
 #[repr(C)]
-pub struct Lent {
+pub struct YieldingCallback {
     /// Address of the callback.
     pub function: usize,
     /// Arguments of the callback, at most five.
     pub arguments: [u64; 5],
     /// Word with the address on the runtime's stack at which the next call's frame begins.
-    pub top: *const AtomicUsize,
+    pub next_frame: *const AtomicUsize,
 }
 
-impl Turn {
-    pub const fn new() -> Turn {
-        Turn {
+impl MpiLock {
+    pub const fn new() -> MpiLock {
+        MpiLock {
             lock: AtomicU32::new(0),
-            waited_for: AtomicU32::new(0),
+            has_waiters: AtomicU32::new(0),
             is_shared: AtomicU32::new(0),
-            holder: AtomicUsize::new(0),
+            owner: AtomicUsize::new(0),
             may_write_fs: AtomicU32::new(0),
-            number: AtomicI32::new(0),
-            number_at: AtomicUsize::new(0),
+            owner_thread: AtomicI32::new(0),
+            thread_number_offset: AtomicUsize::new(0),
             has_handlers: AtomicU32::new(0),
-            mask: AtomicU64::new(UNCHANGED),
-            told: AtomicPtr::new(core::ptr::null_mut()),
-            has_others: AtomicU32::new(0),
-            again: AtomicU32::new(0),
-            attention: AtomicPtr::new(core::ptr::null_mut()),
-            questions: [const { AtomicU32::new(u32::MAX) }; QUESTIONS],
-            abort: AtomicU32::new(u32::MAX),
-            answer: AtomicUsize::new(0),
-            lender: AtomicUsize::new(0),
-            locals: AtomicPtr::new(core::ptr::null_mut()),
-            slots: AtomicU32::new(0),
-            note: AtomicUsize::new(0),
+            saved_mask: AtomicU64::new(MASK_UNCHANGED),
+            owner_thread_word: AtomicPtr::new(core::ptr::null_mut()),
+            has_inherited_threads: AtomicU32::new(0),
+            must_repeat: AtomicU32::new(0),
+            work_flags: AtomicPtr::new(core::ptr::null_mut()),
+            query_slots: [const { AtomicU32::new(u32::MAX) }; QUERY_COUNT],
+            abort_slot: AtomicU32::new(u32::MAX),
+            answer_query: AtomicUsize::new(0),
+            yielding_thread: AtomicUsize::new(0),
+            local_slots: AtomicPtr::new(core::ptr::null_mut()),
+            slot_count: AtomicU32::new(0),
+            record_effect: AtomicUsize::new(0),
         }
     }
 }
 
-impl Default for Turn {
+impl Default for MpiLock {
     fn default() -> Self {
         Self::new()
     }

@@ -13,8 +13,8 @@
 #![allow(unsafe_code)]
 
 use crate::libc::{c_name, next};
+use crate::mpi_lock;
 use crate::sys::{nr, sys};
-use crate::turns;
 use core::ffi::{CStr, c_int, c_void};
 use core::sync::atomic::{AtomicIsize, AtomicPtr, Ordering};
 use understudy_abi::FatalHook;
@@ -54,7 +54,7 @@ impl Action {
     }
 
     /// Returns the action that the kernel gets in place of the program's default action.
-    fn armed(self) -> Action {
+    fn with_handler(self) -> Action {
         Action {
             handler: on_fatal as *const () as usize,
             flags: self.flags | OWN_FLAGS,
@@ -63,7 +63,7 @@ impl Action {
     }
 
     /// Returns the action that the program sees in place of the handler.
-    fn shown(self) -> Action {
+    fn without_handler(self) -> Action {
         Action {
             handler: SIG_DFL,
             flags: self.flags & !OWN_FLAGS,
@@ -78,27 +78,27 @@ static HOOK: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 static PROCESS: AtomicIsize = AtomicIsize::new(0);
 
 /// Makes the handler call the runtime's function at fatal signals from now on.
-pub fn listen(hook: *const c_void) {
+pub fn connect(hook: *const c_void) {
     // SAFETY: getpid(2).
     PROCESS.store(unsafe { sys!(nr::GETPID) }, Ordering::Relaxed);
     HOOK.store(hook.cast_mut(), Ordering::Release);
     for signal in SIGNALS {
-        arm(signal);
+        install_handler(signal);
     }
 }
 
 /// Installs the handler if the signal has its default action.
-fn arm(signal: c_int) {
+fn install_handler(signal: c_int) {
     let mut now = Action::DEFAULT;
     // SAFETY: valid structures; the handler is made for these signals.
     unsafe {
         if real_sigaction(signal, core::ptr::null(), &mut now) == 0 && now.handler == SIG_DFL {
-            real_sigaction(signal, &now.armed(), core::ptr::null_mut());
+            real_sigaction(signal, &now.with_handler(), core::ptr::null_mut());
         }
     }
 }
 
-fn is_listening(signal: c_int) -> bool {
+fn is_handled(signal: c_int) -> bool {
     SIGNALS.contains(&signal) && !HOOK.load(Ordering::Relaxed).is_null()
 }
 
@@ -136,13 +136,13 @@ unsafe extern "C" fn on_fatal(signal: c_int, info: *const c_void, context: *mut 
 }
 
 /// Announces a handler that the program is about to set.
-fn expect(signal: c_int, handler: usize) {
+fn announce_handler(signal: c_int, handler: usize) {
     /// Value of signal(2) for an error.
     const SIG_ERR: usize = usize::MAX;
     /// Value of sigset(3) for a blocked signal.
     const SIG_HOLD: usize = 2;
     if (1..=64).contains(&signal) && ![SIG_DFL, SIG_IGN, SIG_HOLD, SIG_ERR].contains(&handler) {
-        turns::expect_handler(signal);
+        mpi_lock::expect_handler(signal);
     }
 }
 
@@ -168,15 +168,15 @@ unsafe fn hidden_sigaction(signal: c_int, new: *const Action, old: *mut Action) 
     // SAFETY: the caller's structures are valid or null.
     unsafe {
         if !new.is_null() {
-            expect(signal, (*new).handler);
+            announce_handler(signal, (*new).handler);
         }
-        if !is_listening(signal) {
+        if !is_handled(signal) {
             return real_sigaction(signal, new, old);
         }
         let wanted = (!new.is_null()).then(|| match *new {
             action @ Action {
                 handler: SIG_DFL, ..
-            } => action.armed(),
+            } => action.with_handler(),
             action => action,
         });
         let result = real_sigaction(
@@ -187,7 +187,7 @@ unsafe fn hidden_sigaction(signal: c_int, new: *const Action, old: *mut Action) 
             old,
         );
         if result == 0 && !old.is_null() && (*old).is_ours() {
-            *old = (*old).shown();
+            *old = (*old).without_handler();
         }
         result
     }
@@ -222,7 +222,7 @@ macro_rules! handlers {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(signal: c_int, handler: usize) -> usize {
             static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
-            expect(signal, handler);
+            announce_handler(signal, handler);
             const NAME: &CStr = c_name(concat!(stringify!($name), "\0"));
             // SAFETY: libc's function has this type.
             let old = unsafe {
@@ -230,11 +230,11 @@ macro_rules! handlers {
                     core::mem::transmute(next(&REAL, NAME));
                 real(signal, handler)
             };
-            if !is_listening(signal) {
+            if !is_handled(signal) {
                 return old;
             }
             if handler == SIG_DFL {
-                arm(signal);
+                install_handler(signal);
             }
             if old == on_fatal as *const () as usize { SIG_DFL } else { old }
         }

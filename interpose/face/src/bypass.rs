@@ -5,7 +5,7 @@ use crate::auxv::Auxv;
 use crate::environ::{self, MANAGER};
 use crate::launched;
 use crate::link::{self, Path};
-use crate::msg::say;
+use crate::messages::print;
 use crate::sys::{self, nr, sys};
 use core::ffi::{CStr, c_char};
 use core::fmt::Display;
@@ -23,7 +23,7 @@ pub struct Program {
     pub path: Path,
     /// True if the program does not need libmpi at first, but may load it later.
     ///
-    /// See [`crate::late`].
+    /// See [`crate::late_mpi`].
     pub is_late: bool,
 }
 
@@ -53,7 +53,7 @@ impl Program {
             path.push(name);
             if !is_this_program(&path) {
                 // SAFETY: guaranteed by the caller.
-                arguments = unsafe { of_script(argv, name, auxv.keeps_argv0) };
+                arguments = unsafe { script_arguments(argv, name, auxv.keeps_argv0) };
             }
         }
         let is_relative = path.as_bytes().first() != Some(&b'/');
@@ -99,15 +99,15 @@ impl Program {
     ///
     /// If ckptd is the only launcher, the program is refused instead. Without this library, its MPI
     /// library would not find ckptd, and each process would be a job of its own.
-    pub fn run_without_us(&self, personality: Option<usize>) -> ! {
+    pub fn run_unprotected(&self, personality: Option<usize>) -> ! {
         // SAFETY: a valid environment.
         if !self.is_late && !unsafe { environ::has_launcher(self.environment) } {
             // SAFETY: as above.
-            unsafe { say_unprotected(self.environment, &message::LAUNCHER_NEEDS_PROTECTION) };
+            unsafe { report_unprotected(self.environment, &message::LAUNCHER_NEEDS_PROTECTION) };
         }
         if !self.is_late {
             // SAFETY: a valid environment.
-            unsafe { note_aside(self.environment) };
+            unsafe { mark_unprotected(self.environment) };
         }
         if let Some(personality) = personality {
             // SAFETY: personality(2) has no memory effects.
@@ -116,13 +116,13 @@ impl Program {
         // SAFETY: a valid environment.
         let environment = unsafe {
             if self.is_late {
-                environ::not_late(self.environment)
+                environ::without_late_preparation(self.environment)
             } else {
                 environ::without_preload(self.environment, link::own_path())
             }
         };
         let error = environment.map_or(12, |environment| self.execute(environment));
-        say(&message::not_executed_again(error));
+        print(&message::not_executed_again(error));
         sys::exit(126)
     }
 
@@ -132,9 +132,9 @@ impl Program {
     pub fn refuse(&self, personality: Option<usize>, reason: &dyn Display) -> ! {
         if !self.is_quiet() {
             // SAFETY: a valid environment.
-            unsafe { say_unprotected(self.environment, reason) };
+            unsafe { report_unprotected(self.environment, reason) };
         }
-        self.run_without_us(personality)
+        self.run_unprotected(personality)
     }
 }
 
@@ -145,17 +145,17 @@ fn is_this_program(path: &Path) -> bool {
     sys::file_id(path.as_c_str()) == sys::file_id(THIS_PROGRAM)
 }
 
-/// Returns the arguments of the script `name`, from those of its interpreter.
+/// Returns the arguments of the script `ledger_path`, from those of its interpreter.
 ///
 /// The kernel passes `[interpreter, argument of its line, …, name, argument, …]` (execve(2),
 /// "Interpreter scripts"). If the interpreter is a script as well, there are several interpreters
-/// and arguments. The kernel has replaced the script's own argv\[0\] by `name`, unless binfmt_misc
+/// and arguments. The kernel has replaced the script's own argv\[0\] by `ledger_path`, unless binfmt_misc
 /// keeps it as the next argument (flag `P`).
 ///
 /// # Safety
 /// `argv` must be a null-terminated array of strings.
 /// `argv` must be a null-terminated array of strings.
-unsafe fn of_script(
+unsafe fn script_arguments(
     argv: *const *const c_char,
     name: &[u8],
     keeps_argv0: bool,
@@ -173,7 +173,7 @@ unsafe fn of_script(
 ///
 /// # Safety
 /// `environment` must be a valid environment.
-pub unsafe fn say_unprotected(environment: *const *const c_char, reason: &dyn Display) {
+pub unsafe fn report_unprotected(environment: *const *const c_char, reason: &dyn Display) {
     // SAFETY: guaranteed by the caller.
     let (managed, require, restart) = unsafe {
         (
@@ -191,11 +191,11 @@ pub unsafe fn say_unprotected(environment: *const *const c_char, reason: &dyn Di
     };
     if required {
         // SAFETY: guaranteed by the caller.
-        unsafe { stop(environment, &format_args!("{reason}; {outcome}")) }
+        unsafe { exit_refused(environment, &format_args!("{reason}; {outcome}")) }
     }
     // SAFETY: guaranteed by the caller.
     if unsafe { is_first_of_node(environment) } {
-        say(&format_args!("{reason}; {outcome}"));
+        print(&format_args!("{reason}; {outcome}"));
     }
 }
 
@@ -205,20 +205,20 @@ pub unsafe fn say_unprotected(environment: *const *const c_char, reason: &dyn Di
 ///
 /// # Safety
 /// `environment` must be a valid environment.
-pub unsafe fn stop(environment: *const *const c_char, message: &dyn Display) -> ! {
+pub unsafe fn exit_refused(environment: *const *const c_char, message: &dyn Display) -> ! {
     // SAFETY: guaranteed by the caller. The file records the refusal even if a wrapper exits with
     // status 0.
-    unsafe { make_in_directory(environment, REFUSED) };
+    unsafe { create_mark(environment, REFUSED_MARK) };
     // SAFETY: guaranteed by the caller.
-    end_refused(unsafe { is_first_of_node(environment) }, message)
+    exit_refused_process(unsafe { is_first_of_node(environment) }, message)
 }
 
 /// Ends a process with the status of a refusal.
 ///
 /// The first one of a node prints the message.
-pub fn end_refused(is_first: bool, message: &dyn Display) -> ! {
+pub fn exit_refused_process(is_first: bool, message: &dyn Display) -> ! {
     if is_first {
-        say(message);
+        print(message);
     } else {
         // A rank that exits with an error ends the job. This wait gives the printing rank time.
         let one_second = [1i64, 0];
@@ -246,26 +246,26 @@ unsafe fn is_first_of_node(environment: *const *const c_char) -> bool {
 /// Name of the file in the job's directory that marks unprotected processes.
 ///
 /// Equal to the name in `understudy_wire::line`.
-const ASIDE: &[u8] = b"/aside";
+const UNPROTECTED_MARK: &[u8] = b"/aside";
 /// Name of the file in the job's directory that marks a refused process.
 ///
 /// Equal to the name in `understudy_wire::line`.
-const REFUSED: &[u8] = b"/refused";
+const REFUSED_MARK: &[u8] = b"/refused";
 
 /// Records that the program is about to run unprotected: its processes cannot be replaced.
 ///
 /// # Safety
 /// `list` must be a valid environment.
-pub unsafe fn note_aside(list: *const *const c_char) {
+pub unsafe fn mark_unprotected(list: *const *const c_char) {
     // SAFETY: guaranteed by the caller.
-    unsafe { make_in_directory(list, ASIDE) }
+    unsafe { create_mark(list, UNPROTECTED_MARK) }
 }
 
 /// Creates an empty file in the job's directory.
 ///
 /// # Safety
 /// `list` must be a valid environment.
-unsafe fn make_in_directory(list: *const *const c_char, name: &[u8]) {
+unsafe fn create_mark(list: *const *const c_char, name: &[u8]) {
     const O_CREAT: usize = 0o100;
     // SAFETY: guaranteed by the caller; openat(2) and close(2) of a path of this function.
     unsafe {

@@ -10,7 +10,7 @@ pub const BACKUP_PREFIX: &str = ".understudy-";
 
 const UNKNOWN: u64 = 0;
 /// Writes need no report: the file is not a regular one, or they append.
-const UNTOLD: u64 = 1;
+const UNREPORTED: u64 = 1;
 /// Values from this one on are the size of a file plus [`FILE`].
 const FILE: u64 = 2;
 
@@ -18,9 +18,9 @@ const FILE: u64 = 2;
 ///
 /// They are on the runtime side and are not rolled back.
 #[repr(C)]
-pub struct Written {
+pub struct DescriptorFacts {
     /// Nonzero if overwriting must be reported.
-    is_told: AtomicU32,
+    reports_overwrites: AtomicU32,
     /// Nonzero while a call that can create a name has not returned.
     is_name_awaited: AtomicU32,
     /// Process that records effects of its children; zero if none does.
@@ -30,47 +30,48 @@ pub struct Written {
     /// Highest descriptor from [`RUNTIME_FD_BASE`] on that the program has got since the cut, or
     /// zero.
     highest: AtomicI32,
-    known: [AtomicU64; RUNTIME_FD_BASE as usize],
+    facts: [AtomicU64; RUNTIME_FD_BASE as usize],
 }
 
 /// Facts about one descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Known {
+pub enum DescriptorFact {
     Unknown,
     /// Writes to the descriptor overwrite nothing.
-    Untold,
+    Unreported,
     /// Regular file, with the size from which on writes need no report.
     ///
     /// The bytes from there on did not exist at the cut, or their loss has been reported.
     File(i64),
 }
 
-impl Written {
+impl DescriptorFacts {
     #[allow(clippy::new_without_default)]
-    pub const fn new() -> Written {
-        Written {
-            is_told: AtomicU32::new(0),
+    pub const fn new() -> DescriptorFacts {
+        DescriptorFacts {
+            reports_overwrites: AtomicU32::new(0),
             is_name_awaited: AtomicU32::new(0),
             parent: AtomicI32::new(0),
             namespace: AtomicU64::new(0),
             highest: AtomicI32::new(0),
-            known: [const { AtomicU64::new(UNKNOWN) }; RUNTIME_FD_BASE as usize],
+            facts: [const { AtomicU64::new(UNKNOWN) }; RUNTIME_FD_BASE as usize],
         }
     }
 
     /// Discards all facts, at a cut or after a rollback; all threads are stopped.
-    pub fn begin(&self, is_told: bool) {
-        self.known
+    pub fn reset(&self, is_told: bool) {
+        self.facts
             .iter()
             .for_each(|known| known.store(UNKNOWN, Ordering::Relaxed));
         self.highest.store(0, Ordering::Relaxed);
         self.await_name(false);
-        self.is_told.store(u32::from(is_told), Ordering::Relaxed);
+        self.reports_overwrites
+            .store(u32::from(is_told), Ordering::Relaxed);
     }
 
     /// Returns true if effects are recorded.
     pub fn is_noting(&self) -> bool {
-        self.is_told.load(Ordering::Relaxed) != 0
+        self.reports_overwrites.load(Ordering::Relaxed) != 0
     }
 
     /// Sets the process that records effects of its children, and its namespace; 0 for none.
@@ -99,27 +100,27 @@ impl Written {
 
     /// Returns the facts about a descriptor.
     #[inline]
-    pub fn of(&self, fd: i32) -> Known {
-        if self.is_told.load(Ordering::Relaxed) == 0 {
-            return Known::Untold;
+    pub fn of(&self, fd: i32) -> DescriptorFact {
+        if self.reports_overwrites.load(Ordering::Relaxed) == 0 {
+            return DescriptorFact::Unreported;
         }
         match self
-            .known
+            .facts
             .get(fd as usize)
             .map(|known| known.load(Ordering::Relaxed))
         {
-            None | Some(UNTOLD) => Known::Untold,
-            Some(UNKNOWN) => Known::Unknown,
-            Some(file) => Known::File((file - FILE) as i64),
+            None | Some(UNREPORTED) => DescriptorFact::Unreported,
+            Some(UNKNOWN) => DescriptorFact::Unknown,
+            Some(file) => DescriptorFact::File((file - FILE) as i64),
         }
     }
 
     /// Records that the program has got a descriptor.
-    pub fn made(&self, fd: i32) {
+    pub fn record_new(&self, fd: i32) {
         if fd >= RUNTIME_FD_BASE {
             self.highest.fetch_max(fd, Ordering::Relaxed);
         }
-        self.learn(fd, Known::Unknown);
+        self.set(fd, DescriptorFact::Unknown);
     }
 
     /// Returns the program's highest descriptor in the range of understudy's numbers.
@@ -128,12 +129,12 @@ impl Written {
     }
 
     /// Sets the facts about a descriptor.
-    pub fn learn(&self, fd: i32, what: Known) {
-        if let Some(known) = self.known.get(fd as usize) {
+    pub fn set(&self, fd: i32, what: DescriptorFact) {
+        if let Some(known) = self.facts.get(fd as usize) {
             let value = match what {
-                Known::Unknown => UNKNOWN,
-                Known::Untold => UNTOLD,
-                Known::File(size) => size.max(0) as u64 + FILE,
+                DescriptorFact::Unknown => UNKNOWN,
+                DescriptorFact::Unreported => UNREPORTED,
+                DescriptorFact::File(size) => size.max(0) as u64 + FILE,
             };
             known.store(value, Ordering::Relaxed);
         }

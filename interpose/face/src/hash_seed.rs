@@ -12,8 +12,8 @@
 #![allow(unsafe_code)]
 
 use crate::environ;
+use crate::libc_procedures;
 use crate::link::{self, Path};
-use crate::sources;
 use core::arch::naked_asm;
 use core::ffi::{c_char, c_uint, c_void};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,12 +25,12 @@ const INTERPRETERS: [&[u8]; 2] = [b"python", b"libpython"];
 /// Variable in which the user sets the seed.
 ///
 /// The interpreter then requests no random numbers, unless the value is `random`.
-const USERS_SEED: &[u8] = b"PYTHONHASHSEED=";
+const SEED_VARIABLE: &[u8] = b"PYTHONHASHSEED=";
 
 /// Seed of the random numbers.
 static SEED: AtomicU64 = AtomicU64::new(0);
 /// True until the request has been answered.
-pub static IS_AWAITED: AtomicBool = AtomicBool::new(false);
+pub static IS_PENDING: AtomicBool = AtomicBool::new(false);
 
 /// Enables the answer to the request; the program has not started yet.
 ///
@@ -38,11 +38,11 @@ pub static IS_AWAITED: AtomicBool = AtomicBool::new(false);
 /// `environment` must be valid.
 pub unsafe fn begin(seed: u64, environment: *const *const c_char) {
     // SAFETY: guaranteed by the caller.
-    let users = unsafe { environ::value(environment, USERS_SEED) }.unwrap_or(b"");
+    let users = unsafe { environ::value(environment, SEED_VARIABLE) }.unwrap_or(b"");
     if users.is_empty() || users == b"random" {
         SEED.store(seed, Ordering::Relaxed);
-        IS_AWAITED.store(true, Ordering::Relaxed);
-        sources::answer_getrandom_by(getrandom as *const c_void);
+        IS_PENDING.store(true, Ordering::Relaxed);
+        libc_procedures::answer_getrandom_by(getrandom as *const c_void);
     }
 }
 
@@ -63,14 +63,14 @@ pub unsafe extern "C" fn answer(
     caller: usize,
 ) -> isize {
     let is_request = length == SECRET_LENGTH
-        && IS_AWAITED.load(Ordering::Relaxed)
+        && IS_PENDING.load(Ordering::Relaxed)
         && is_interpreter(caller)
-        && IS_AWAITED.swap(false, Ordering::Relaxed);
+        && IS_PENDING.swap(false, Ordering::Relaxed);
     // SAFETY: the caller's buffer of that length; libc's function has this type.
     unsafe {
         if !is_request {
             let real: unsafe extern "C" fn(*mut u8, usize, c_uint) -> isize =
-                core::mem::transmute(sources::real_getrandom());
+                core::mem::transmute(libc_procedures::real_getrandom());
             return real(buffer, length, flags);
         }
         for index in 0..SECRET_LENGTH / size_of::<u64>() {
