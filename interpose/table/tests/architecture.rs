@@ -1,5 +1,5 @@
 //! Rules about the sources of the whole workspace that the compiler does not check. They are
-//! described in docs/ARCHITECTURE.md.
+//! described in CONTRIBUTING.md.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
