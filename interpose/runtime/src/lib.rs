@@ -11,7 +11,7 @@
 //! - [`cut`], [`drain`], [`checkpoint`]: a consistent state, messages in flight, replicas;
 //! - [`protection`], [`raise`]: reasons for running unprotected, and MPI error handlers.
 //!
-//! State of the job stands in the crates below: docs/ARCHITECTURE.md, "Crates of the runtime".
+//! State of the job stands in the crates below: docs/design/state.md.
 
 pub mod boot;
 pub mod calls;
