@@ -1,3 +1,4 @@
-//! Pages of the manual of the programs `ckptd` and `understudy`.
+//! Options and pages of the manual of the programs `ckptd` and `understudy`.
 
+pub mod host_options;
 pub mod manual;

@@ -5,10 +5,10 @@ use crate::workspace::Source;
 
 /// Beginnings of the paths of documents for maintainers.
 ///
-/// Terms of the implementation are allowed in these documents.
+/// These documents may use terms of the implementation.
 const DESIGN: [&str; 3] = ["docs/ARCHITECTURE.md", "docs/design/", "docs/references.md"];
 
-/// Terms that neither documents nor messages have.
+/// Terms that are forbidden in documents and messages.
 const FORBIDDEN: &[&str] = &[
     "everybody",
     "heir",
@@ -26,7 +26,7 @@ const FORBIDDEN: &[&str] = &[
     "whoever",
 ];
 
-/// Terms that documents for users and messages do not have either.
+/// Terms that are also forbidden in messages and in documents for users.
 const FORBIDDEN_FOR_USERS: &[&str] = &[
     "epoch",
     "holder",
@@ -36,7 +36,7 @@ const FORBIDDEN_FOR_USERS: &[&str] = &[
     "successor",
 ];
 
-/// Terms that documents for maintainers do not have either.
+/// Terms that are also forbidden in documents for maintainers.
 const FORBIDDEN_IN_DESIGN: &[&str] = &[
     "aside",
     "estate",
@@ -55,7 +55,7 @@ const FORBIDDEN_IN_DESIGN: &[&str] = &[
 /// Terms of the MPI standard that contain a forbidden word.
 const ALLOWED: [&str; 2] = ["access epoch", "exposure epoch"];
 
-/// Returns the lines of a document with a forbidden term, code between backquotes excepted.
+/// Returns the lines of a document with a forbidden term; code between backquotes is excluded.
 pub fn document_lines(source: &Source) -> Vec<usize> {
     let is_design = DESIGN.iter().any(|path| source.path.starts_with(path));
     let special = match is_design {
@@ -72,7 +72,7 @@ pub fn document_lines(source: &Source) -> Vec<usize> {
 
 /// Returns the lines at which messages with a forbidden term begin.
 ///
-/// A literal with a blank is a message; others are keys or file names.
+/// A literal with a blank is a message; other literals are keys or file names.
 pub fn messages(source: &Source) -> Vec<usize> {
     let literals = source.parts.literals.iter().map(|literal| &literal.range);
     let found = literals.filter(|range| {
