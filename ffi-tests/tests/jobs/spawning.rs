@@ -111,7 +111,7 @@ fn programs_of_the_standard_abi_spawn_processes() {
     outcome.assert_nothing_left();
 }
 
-/// Processes spawned by rank 0 are on the first host, by rank 1 on the second.
+/// Rank 0 spawns processes on the first host, rank 1 on the second.
 #[test]
 fn workers_of_mpich_on_several_hosts_die() {
     let Some(program) = place::mpich_program("spawning").filter(|_| Hosts::are_possible()) else {
@@ -366,7 +366,7 @@ fn a_spawned_process_may_end_the_job() {
     with_each(|job| assert_ends_the_job(job("200", Some("aborts"))));
 }
 
-/// The last round is that of rank 0 or 1, on the first or second host.
+/// The last round is that of rank 0 (host 1) or 1 (host 2).
 #[test]
 fn a_spawned_process_on_one_of_several_hosts_may_end_the_job() {
     if !Hosts::are_possible() {
