@@ -1,3 +1,3 @@
-//! Pages of the manual of the programs `ckptd` and `understudy`.
+//! Man pages of the programs `ckptd` and `understudy`.
 
 pub mod manual;

@@ -1,4 +1,4 @@
-//! The documentation: tables are whole, links lead to files.
+//! The documentation: tables are complete, links lead to files.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ fn documents() -> Vec<(PathBuf, String)> {
         .collect()
 }
 
-/// Cells of a row of a table; `\|` is text.
+/// Number of cells of a table row; `\|` is text.
 fn cells(row: &str) -> usize {
     row.replace("\\|", "").matches('|').count() - 1
 }
@@ -57,7 +57,7 @@ fn links_lead_to_files_that_are_there() {
     }
 }
 
-/// `rust-version` is what the README and the recipe for Spack ask for.
+/// `rust-version` equals the version in the README and in the recipe for Spack.
 #[test]
 fn the_oldest_rust_is_named_once() {
     let oldest = env!("CARGO_PKG_RUST_VERSION");
