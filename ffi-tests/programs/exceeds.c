@@ -1,5 +1,6 @@
 /*
- * Exceeds a limit of its process before MPI_Init: each rank sets the limit itself.
+ * Exceeds a limit of its process before MPI_Init: each rank sets the limit
+ * itself.
  *
  *     exceeds (file | time)
  */
@@ -11,7 +12,8 @@
 
 static void limit(int resource, rlim_t value)
 {
-    /* At the hard limit of CPU time, the kernel sends SIGKILL (setrlimit(2)). */
+    /* At the hard limit of CPU time, the kernel sends SIGKILL (setrlimit(2)).
+     */
     struct rlimit both = { value, 60 * value };
     setrlimit(resource, &both);
 }
