@@ -85,8 +85,7 @@ static double step(int number)
     return sum;
 }
 
-/* No collective: a checkpoint must not occur between the change and the wait.
- */
+/* No collective: a checkpoint must not occur between the change and the wait. */
 static void say_and_wait(int rank, int size, const char *what, const char *file)
 {
     if (rank != 0)

@@ -275,8 +275,7 @@ static uint64_t post(int steps)
     return sum;
 }
 
-/* Adds to two cells that are not adjacent, so that the library transfers them.
- */
+/* Adds to two cells that are not adjacent, so that the library transfers them. */
 static void add_apart(MPI_Win win, MPI_Datatype pair, int to, int at, uint64_t add)
 {
     uint64_t cells[3];
@@ -510,8 +509,7 @@ static uint64_t memory(int steps)
     return own;
 }
 
-/* Writes a record in every step, at varying places; sometimes it is rewritten.
- */
+/* Writes a record in every step, at varying places; sometimes it is rewritten. */
 static uint64_t record(int steps)
 {
     int right = (rank + 1) % size, left = (rank + size - 1) % size;

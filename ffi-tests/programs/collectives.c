@@ -205,8 +205,7 @@ static void everything(MPI_Comm on, const char *name)
     }
 }
 
-/* Several that overlap and complete in another order than that of their starts.
- */
+/* Several that overlap and complete in another order than that of their starts. */
 static void overlapping(MPI_Comm half)
 {
     int one = rank, sum[3] = {-1, -1, -1};

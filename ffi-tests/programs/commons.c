@@ -12,8 +12,7 @@ static char *bytes;
 /* All memory belongs to rank 0, as in most programs. */
 static MPI_Win table;
 static double *entries;
-/* Rows of a field, each beginning at a page; neighbours read each other's rows.
- */
+/* Rows of a field, each beginning at a page; neighbours read each other's rows. */
 static MPI_Win apart;
 static long *row, **rows;
 /* A window of every second process, which lives for three rounds. */

@@ -29,8 +29,7 @@ static uint64_t mixed(uint64_t value)
     return value * 6364136223846793005u + 1442695040888963407u;
 }
 
-/* Waits until a thread of this process has reached a round, and some time more.
- */
+/* Waits until a thread of this process has reached a round, and some time more. */
 static void after(atomic_int *reached, int round)
 {
     while (atomic_load(reached) < round)

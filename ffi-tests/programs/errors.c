@@ -72,8 +72,7 @@ static void handlers(void)
     CHECK(now == MPI_ERRORS_ARE_FATAL);
 }
 
-/* A message that is too long: the error belongs to the request's communicator.
- */
+/* A message that is too long: the error belongs to the request's communicator. */
 static void truncated(void)
 {
     int out[4] = {1, 2, 3, round_}, in[4] = {0, 0, 0, 0};

@@ -12,8 +12,7 @@
 
 static void limit(int resource, rlim_t value)
 {
-    /* At the hard limit of CPU time, the kernel sends SIGKILL (setrlimit(2)).
-     */
+    /* At the hard limit of CPU time, the kernel sends SIGKILL (setrlimit(2)). */
     struct rlimit both = { value, 60 * value };
     setrlimit(resource, &both);
 }

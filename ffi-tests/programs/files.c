@@ -60,8 +60,7 @@ static long append(const char *path, long value)
     return end;
 }
 
-/* Reads a number from a file, and replaces the file by one with another number.
- */
+/* Reads a number from a file, and replaces the file by one with another number. */
 static long count(const char *path, long add)
 {
     long value = 0;
@@ -130,8 +129,7 @@ static long cut(const char *path)
     return stat.st_size;
 }
 
-/* A directory with files is made every few steps and removed some steps later.
- */
+/* A directory with files is made every few steps and removed some steps later. */
 static void directories(const char *top)
 {
     const char *directory = name("%s/dir%ld", top, step / 5);

@@ -150,8 +150,7 @@ int main(int argc, char **argv)
     CHECK(flag == has_world);
     MPI_Errhandler_free(&handler);
     stop();
-    /* All later work may be lost with its process, and must be repeated then.
-     */
+    /* All later work may be lost with its process, and must be repeated then. */
     usleep(1000 * pause * (rank + 1));
     value = mix(value, rank);
     printf("rank %d ends: %08x, %d errors\n", rank, (unsigned)value, errors);

@@ -333,8 +333,7 @@ static void remove_again(void)
     made = other = -1;
 }
 
-/* A file that is opened, written and closed, which is undone if a worker fails.
- */
+/* A file that is opened, written and closed, which is undone if a worker fails. */
 static void append(void)
 {
     char name[32];

@@ -1,6 +1,6 @@
 /*
- * Counters, a timer, a signal descriptor and pipes with several descriptors each, some of which
- * come and go; one pipe holds more than 64 KiB.
+ * Counters, a timer, a signal descriptor and pipes with several descriptors each, some
+ * of which are opened and closed; one pipe contains more than 64 KiB.
  */
 #define _GNU_SOURCE
 #include "../check.h"
@@ -48,7 +48,7 @@ static void send_letter(void)
     say("pipe: %c", got);
 }
 
-/* Rings once, and is waited for some rounds later. */
+/* A timer that expires once, and is waited for some rounds later. */
 static void ring(void)
 {
     struct itimerspec soon = {.it_value = {0, 10000000}};

@@ -1,4 +1,4 @@
-/* Sockets of TCP at loopback addresses, as the programs of the table use them. */
+/* TCP sockets at loopback addresses, as used by the programs of the table. */
 #ifndef LOOPBACK_H
 #define LOOPBACK_H
 
