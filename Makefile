@@ -102,7 +102,7 @@ examples: setup ## build the example programs into build/examples
 	@$(IN_ENV) $(MAKE) -j "$$(nproc)" -C c-examples OUT='$(CURDIR)/build/examples'
 	@$(IN_ENV) $(MAKE) -j "$$(nproc)" -C ffi-tests/programs OUT='$(CURDIR)/build/programs'
 
-# Builds the products and the tests at the same time: each alone would leave processors idle.
+# Builds the products and the tests in parallel: each alone would leave processors idle.
 .PHONY: both
 both: setup examples
 	@$(IN_ENV) trap wait EXIT; $(CARGO) build --release & products=$$!; $(TEST) --no-run; wait $$products

@@ -6,7 +6,7 @@
  *
  *   --threads T       threads of each process (default: 2)
  *   --multiple        the threads at both ends of a process's rows exchange them
- *                     with its neighbours at the same time (MPI_THREAD_MULTIPLE);
+ *                     with its neighbours concurrently (MPI_THREAD_MULTIPLE);
  *                     without it the main thread does (MPI_THREAD_FUNNELED)
  *   --print-every K   print the change every K iterations (default: 10)
  *

@@ -309,7 +309,7 @@ public:
     }
 
     /* Sends the elements of `from` that others need, and receives those needed here
-     * into `to`, which may be the same array. */
+     * into `to`, which may be `from`. */
     void run(A &from, A &to)
     {
         std::size_t begun = 0, ended = 0, limit = pace_ > 0 ? static_cast<std::size_t>(pace_) : partners_.size();

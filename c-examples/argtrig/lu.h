@@ -2,7 +2,7 @@
  * lu: dense systems of equations on a grid of processes.
  *
  * The matrix is distributed in square blocks, block (i, j) to the process in row i
- * mod P and column j mod Q of the grid: every process has about the same share of
+ * mod P and column j mod Q of the grid: every process has about an equal share of
  * each part that is still to be eliminated.  A process keeps its rows and columns
  * as one array, column by column, with its rows of the right side after the last
  * column.  (All processes of a grid row keep equal parts of the right side, so it

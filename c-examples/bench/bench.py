@@ -4,7 +4,7 @@
     bench.py [--release DIR] [--programs DIR] [--repetitions N] [SECTION...]
 
 Jobs without and with understudy alternate. Medians over the repetitions are printed, and ratios of
-figures of the same repetition, so that a machine that is slow at times slows both sides. `best` is
+figures of one repetition each, so that a machine that is slow at times slows both sides. `best` is
 the ratio of the best figures of both sides, which is closer to that of an idle machine. Nothing
 here passes or fails; the aims are printed beside the figures. Sections: calls, remote, turns,
 pause, threads, recovery, start, idle. Called by `make bench`, which puts MPI on the PATH.
@@ -145,7 +145,7 @@ def calls_per_iteration(dirty):
 
 
 def pause_once(bench, size, percent):
-    """Figures of a job without and of one with the layer, one after the other."""
+    """Figures of a job without and of one with understudy, one after the other."""
     count = calls_per_iteration(size * MIB * percent // 100)
     plain = bench.run("dirty", 0, size, percent, 12, count, "--plain")
     copy, exchange = median(values(plain, "copy")[2:]), median(values(plain, "exchange")[2:])

@@ -67,7 +67,7 @@ static double message(int rank)
     return (MPI_Wtime() - start) / (COUNT * RATE_WINDOW);
 }
 
-/* Messages of 8 bytes in both directions at the same time, by requests. */
+/* Simultaneous messages of 8 bytes in both directions, by requests. */
 static void exchange_with(int peer, MPI_Comm comm)
 {
     MPI_Request requests[2];

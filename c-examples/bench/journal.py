@@ -6,7 +6,7 @@
 Each program runs with UNDERSTUDY_STATIC=replay; every worker has a trial replay. Medians over
 workers and repetitions are printed: the (compressed) journal against the pages that it rebuilds,
 the time of the replay against that of the phase, the replica at the buddy before and after. The
-cost of recording is the time up to the same checkpoint, against runs with UNDERSTUDY_STATIC=image
+cost of recording is the time up to an equal checkpoint, against runs with UNDERSTUDY_STATIC=image
 in turn with the others, the best of each. Nothing here passes or fails. Called by `make
 bench-journal`, which puts MPI on the PATH. Sections are programs: sem, cg, heat2d, and lmp (LAMMPS)
 if it is installed.

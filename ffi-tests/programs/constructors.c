@@ -1,5 +1,5 @@
 /* Constructors over processes without a common communicator, in several threads
- * at the same time (MPI_THREAD_MULTIPLE).
+ * concurrently (MPI_THREAD_MULTIPLE).
  *
  *   constructors ROUNDS [ports]
  *

@@ -1,7 +1,7 @@
 /*
  * A collective that its root leaves early. The root then sends a message that
  * matches a receive posted before, while a message from another rank is in
- * flight to the same process.
+ * flight to that process.
  *
  *     crossing [steps]
  */

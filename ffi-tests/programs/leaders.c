@@ -1,6 +1,6 @@
 /*
  * Wrong groups and leaders of MPI_Intercomm_create_from_groups: every member of a group
- * gets the same error.
+ * gets an equal error.
  *
  * Only the leader of a group uses the other group (MPI 4.1, 7.6.2).
  */

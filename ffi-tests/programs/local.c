@@ -42,7 +42,7 @@ static void duplicate_late(int rank, MPI_Comm parent)
     MPI_Comm_free(&comm);
 }
 
-/* Duplicates an intercommunicator in the same order, twice. */
+/* Duplicates an intercommunicator in that order, twice. */
 static void duplicate_both(int rank)
 {
     MPI_Comm half, both;

@@ -1,4 +1,4 @@
-/* Threads that call MPI at the same time (MPI_THREAD_MULTIPLE).
+/* Threads that call MPI concurrently (MPI_THREAD_MULTIPLE).
  *
  *   multiple STEPS [objects | local]
  *

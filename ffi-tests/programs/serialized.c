@@ -124,7 +124,7 @@ int main(int argc, char **argv)
                 field[i] = field[i] * 0.75 + (double)((i * 7 + step + rank) % 13) / (1 + total % 5);
             for (int i = 0; i < 3000; i++)
                 own = own * 6364136223846793005u + me + i;
-            /* One after the other, in the same order everywhere. */
+            /* One after the other, in one order on all ranks. */
 #pragma omp for ordered schedule(static, 1)
             for (int i = 0; i < threads; i++)
 #pragma omp ordered

@@ -1,6 +1,6 @@
 /*
  * setup: its set-up phase has effects that a replay must not repeat, and results that
- * vary. The main phase uses the same files, long enough for a replay to damage them.
+ * vary. The main phase uses these files, long enough for a replay to damage them.
  *
  *   mpirun -n 4 setup COLLECTIVES [process|input]
  *

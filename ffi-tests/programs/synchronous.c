@@ -1,6 +1,6 @@
 /*
  * Synchronous sends complete when their messages are received, not before: among other
- * sends with the same tag, persistent, matched first.
+ * sends with an equal tag, persistent, matched first.
  */
 #include "check.h"
 

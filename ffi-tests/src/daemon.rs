@@ -197,7 +197,7 @@ pub fn spares_chosen(events: &Path) -> Vec<SpareChoice> {
     choices.flatten().collect()
 }
 
-/// Accepts every client on a socket and answers every message with the same bytes.
+/// Accepts every client on a socket and answers every message with `answer`.
 ///
 /// The thread that does it runs until the test process exits.
 pub fn pretend(socket: &Path, answer: Vec<u8>) {

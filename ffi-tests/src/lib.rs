@@ -4,7 +4,7 @@
 //!   Job::new(program, arguments)   workers, spares, settings, files of a job
 //!      .kill(Kill { … })           a rank that is killed by SIGKILL, and the moment
 //!      .run() → Outcome            output, files, events, and what was left behind
-//!   Outcome::assert_like(&native)  the same bytes as an undisturbed run without understudy
+//!   Outcome::assert_like(&native)  bytes equal to those of an undisturbed run without understudy
 //! ```
 //!
 //! - [`job`]: a job and its run; [`outcome`]: its result; `comparisons`: with another run;

@@ -32,7 +32,7 @@ pub fn run(
         .unwrap_or_else(|error| panic!("{command:?}: {error}"))
 }
 
-/// Fails unless a command has the same output and status with and without understudy.
+/// Fails unless a command has equal output and status with and without understudy.
 ///
 /// # Panics
 /// If they differ.

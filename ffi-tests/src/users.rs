@@ -1,4 +1,4 @@
-//! Attacks by another user of the same node.
+//! Attacks by another user of the node.
 //!
 //! They run in namespaces: what happens there has no names outside, and ends with the test.
 

@@ -1,4 +1,4 @@
-# Two users who do not trust each other, with their own /dev/shm and processes.
+# Two users without mutual trust, with their own /dev/shm and processes.
 #
 #   users.sh DIRECTORY WORKSPACE SCRIPT
 #

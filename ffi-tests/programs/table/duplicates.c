@@ -33,7 +33,7 @@ static void count(void)
     say("counter %d, waits %d", (int)sum, (fcntl(same, F_GETFL) & O_NONBLOCK) == 0);
 }
 
-/* A second writing end, by the same description or by another one. */
+/* A second writing end, by the existing description or by another one. */
 static void send_letter(void)
 {
     char letter = (char)('A' + round_ % 26), got = '-';

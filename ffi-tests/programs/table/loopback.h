@@ -29,7 +29,7 @@ UNUSED static struct address address_of(const char *text, int port)
 
 UNUSED static int port_of(const struct address *address)
 {
-    /* The port is at the same place in both families. */
+    /* The port has an equal offset in both families. */
     return ntohs(((const struct sockaddr_in *)&address->bytes)->sin_port);
 }
 

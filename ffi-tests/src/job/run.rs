@@ -37,7 +37,7 @@ pub(super) struct Run {
     /// Time of the last poll of the ranks' mappings.
     pub(super) mapped_at: Option<Instant>,
     pub(super) killed: Vec<Killed>,
-    /// Start of the job. Older files belong to another job whose launcher had the same PID.
+    /// Start of the job. Older files belong to another job whose launcher had this PID before.
     pub(super) began: SystemTime,
 }
 

@@ -28,7 +28,7 @@ impl Job {
         self.run_in(place::directory())
     }
 
-    /// Runs another job at the same time.
+    /// Runs this job and another one concurrently.
     ///
     /// # Panics
     /// If one of them cannot be started.
@@ -43,7 +43,7 @@ impl Job {
         })
     }
 
-    /// Runs a job for each row, all at the same time.
+    /// Runs a job for each row, all concurrently.
     ///
     /// For jobs that wait most of the time.
     ///

@@ -43,7 +43,7 @@ fn judge(case: &Case, outcome: &Outcome) -> (SpareChoice, Option<String>) {
             } => Some((choices, reason)),
             _ => None,
         });
-    // A late report of the same failure can cause another attempt.
+    // A late report of a failure can cause another attempt.
     let Some((choices, reason)) = chosen.last() else {
         panic!(
             "the event files do not say who has chosen\n{}",
@@ -90,7 +90,7 @@ fn low_sockets(pid: u32) -> usize {
 #[ignore = "a variant: make test-all"]
 fn the_daemon_chooses_and_two_jobs_do_not_mix() {
     let daemon = Daemon::start();
-    // Two spares of another job with the same ranks.
+    // Two spares of another job with equal ranks.
     let _strangers = [
         daemon.strange_spare("another job", 4),
         daemon.strange_spare("another job", 5),

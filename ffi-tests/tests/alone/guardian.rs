@@ -123,7 +123,7 @@ fn what_is_no_mpi_program_is_as_it_is() {
     }
 }
 
-/// The other guardians may never start: the same signal may have killed them.
+/// The other guardians may never start: the signal may have killed them.
 #[test]
 fn a_guardian_that_is_asked_to_end_before_its_job_has_begun_does_so() {
     let job = format!("prterun-test-{}@1", std::process::id());
@@ -184,7 +184,7 @@ fn a_program_that_is_refused_runs_under_its_launcher() {
 /// Returns a job under `ckptd launch`, which is the first process of a container.
 ///
 /// When that process exits, the kernel kills all others of the container. The container shares the
-/// host's memory, and the name of the job is always the same.
+/// host's memory, and the name of the job never changes.
 fn contained(work: &Path, iterations: &str) -> Command {
     let mut command = Command::new("timeout");
     command.args([

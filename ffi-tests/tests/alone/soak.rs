@@ -19,7 +19,7 @@ fn minutes() -> f64 {
 
 /// Two failures: one at a random line, one a random time after the recovery.
 ///
-/// Each call draws the same number of random numbers. So the n-th run of a seed is always the same,
+/// Each call draws an equal number of random numbers. So the n-th run of a seed never changes,
 /// however long the other runs took.
 fn deaths(random: &mut Random, lines: usize, spares: u32) -> [Kill; 2] {
     let first = random.below(u64::from(WORKERS)) as u32;

@@ -205,7 +205,7 @@ fn nothing_grows_from_renewal_to_renewal() {
     };
     let seen: Arc<Mutex<Vec<(usize, Uses)>>> = Arc::default();
     let (seen_too, mut next) = (Arc::clone(&seen), Instant::now());
-    // Before all processes know of the first commit, a failure would restart the job.
+    // Before the first commit is reported to all processes, a failure would restart the job.
     let wanted = if is_thorough() { 200 } else { 65 };
     let renewals: Vec<String> = (2..wanted + 12)
         .map(|epoch| format!("renew rank=0 at=commit.end epoch={epoch}"))
@@ -254,7 +254,7 @@ fn nothing_grows_from_renewal_to_renewal() {
 
 #[test]
 fn two_jobs_of_a_node_do_not_disturb_each_other() {
-    // Both jobs print the same number of lines.
+    // Both jobs print an equal number of lines.
     let case = Case {
         name: "heat2d, many lines",
         make: || {

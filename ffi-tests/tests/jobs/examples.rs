@@ -1,6 +1,6 @@
 //! Example programs of other kinds than most tests run.
 //!
-//! With failures, their output has the same bytes as without.
+//! With failures, the bytes of their output equal those without.
 
 use ffi_tests::shared::native;
 use ffi_tests::{Job, Outcome, few, place};

@@ -1,6 +1,6 @@
 //! Ranks on several hosts, which are namespaces.
 //!
-//! The output has the same bytes undisturbed and with failures, and nothing is left on any host.
+//! The bytes of the output are equal undisturbed and with failures, and nothing is left on any host.
 
 use crate::disk;
 use ffi_tests::daemon::{self, spares_chosen};
@@ -277,7 +277,7 @@ fn a_launcher_that_is_killed_leaves_nothing_on_any_host() {
     outcome.assert_nothing_left();
 }
 
-/// With ranks assigned round-robin, rank + ranks per node would be on the same host.
+/// With ranks assigned round-robin, rank + ranks per node would share the host.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn copies_are_on_other_hosts_however_ranks_are_placed() {
@@ -464,7 +464,7 @@ fn a_restarted_job_may_lose_a_worker() {
 
 /// Each host undoes the changes that its own processes have made to files.
 ///
-/// The position of a shared pointer is not known to any single host.
+/// No single host has the position of a shared pointer.
 #[test]
 fn shared_pointers_of_several_hosts_go_back() {
     if !Hosts::are_possible() {

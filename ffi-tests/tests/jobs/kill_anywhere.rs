@@ -88,7 +88,7 @@ fn cg_writes_the_same_whoever_is_killed_and_whenever() {
 #[test]
 #[ignore = "a variant: make test-all"]
 fn cg_with_a_shared_library_writes_the_same_whoever_is_killed_and_whenever() {
-    // The program is the same as in the test before, but loaded differently.
+    // The program of the test before, but loaded differently.
     kill_everyone(&programs::cg_shared(), times().div_ceil(5));
 }
 

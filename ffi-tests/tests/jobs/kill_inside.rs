@@ -199,7 +199,7 @@ fn another_worker_may_die_during_the_recovery() {
     verdicts.assert_all_good();
 }
 
-/// Receives that match the same messages are reposted in the order of the program.
+/// Receives that match equal messages are reposted in the order of the program.
 #[test]
 fn receives_are_posted_again_in_their_order() {
     let make = || {

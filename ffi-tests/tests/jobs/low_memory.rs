@@ -16,7 +16,7 @@ const THIN: Trigger = Trigger::OwnThinned { workers: WORKERS };
 const LOST: i32 = 75;
 /// Least number of pages that each of the named ranks changes; see `programs/adapting.c`.
 const CHANGED: u64 = 16;
-/// Numbers in the static data, and in the part that is mapped anew.
+/// Numbers in the static data, and in the part that is mapped again.
 const CELLS: u64 = 1 << 21;
 const PART: u64 = 1 << 17;
 /// Pages of that part.

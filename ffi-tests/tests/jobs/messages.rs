@@ -1,4 +1,4 @@
-//! The catalogue and the code have the same messages.
+//! The catalogue and the code have equal messages.
 
 use ffi_tests::place;
 use regex::Regex;

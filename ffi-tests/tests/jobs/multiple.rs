@@ -1,4 +1,4 @@
-//! Programs whose threads call MPI at the same time (MPI_THREAD_MULTIPLE).
+//! Programs whose threads call MPI concurrently (MPI_THREAD_MULTIPLE).
 //!
 //! A waiting thread yields the MPI lock to the others, also during a cut.
 
@@ -82,7 +82,7 @@ fn assert_as_undisturbed(job: impl Fn() -> Job, faults: &[String]) {
 
 /// Threads that make communicators of disjoint processes, and threads that connect.
 ///
-/// Collectives of two groups run at the same time. Some threads wait in MPI for messages of other
+/// Collectives of two groups run concurrently. Some threads wait in MPI for messages of other
 /// threads of their process.
 #[test]
 fn threads_make_communicators_and_connect_at_the_same_time() {

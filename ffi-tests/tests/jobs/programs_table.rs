@@ -1,7 +1,7 @@
 //! Programs that use one unusual feature each, undisturbed and with failures.
 //!
 //! The programs are in `programs/table`. Each is run three times: undisturbed, with failures of
-//! workers 1 and 0 while there is one spare, and with the same failures and no spare. Output and
+//! workers 1 and 0 while there is one spare, and with these failures and no spare. Output and
 //! files are compared. An undisturbed run equals the run without understudy, whatever the line of
 //! the table expects. A line may change other settings.
 

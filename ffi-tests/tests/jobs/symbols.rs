@@ -9,7 +9,7 @@ use understudy_table::{Flag, table};
 /// Names besides libmpi's, and the reasons to export them.
 ///
 /// - pthread_create, timer_create: detect the program's threads.
-/// - dlopen, dlclose: a replacement opens and closes the same libraries; libmpi is not opened
+/// - dlopen, dlclose: a replacement opens and closes these libraries, too; libmpi is not opened
 ///   twice.
 /// - mmap, shmat: detect memory that ranks share.
 /// - _exit: detects the end of a rank.

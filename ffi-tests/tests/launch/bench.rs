@@ -15,7 +15,7 @@ use understudy_pmi::{
 /// Longest time of a step; ranks that still run then are killed.
 pub const LIMIT: Duration = Duration::from_secs(30);
 
-/// Name by which the manager knows the host of all ranks.
+/// Name of the host of all ranks in the manager.
 const HOST: &str = "node";
 
 pub struct Bench {
@@ -273,7 +273,7 @@ fn expected(rank: u32, size: u32, names: i32) -> String {
         })
     };
     let blocks = (0..size).map(block).fold(0, |all, one| all ^ one);
-    // A rank's new place in its half is the number of greater ranks of the same parity.
+    // A rank's new place in its half is the number of greater ranks with its parity.
     let place = |of: u32| (of + 1..size).filter(|other| other % 2 == of % 2).count() as u32;
     let places: u32 = (0..size).map(|of| place(of) * (of + 1)).sum();
     format!(

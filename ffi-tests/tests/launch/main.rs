@@ -118,7 +118,7 @@ fn a_rank_is_killed_in_its_work(bench: &mut Bench) {
 
 /// Runs another version of Open MPI and of libpmix: those of the distribution.
 ///
-/// The programs were compiled for the project's version, which has the same ABI.
+/// The programs were compiled for the project's version, which has an equal ABI.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn open_mpis_ranks_of_another_version_start_and_die() {

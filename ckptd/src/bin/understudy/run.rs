@@ -34,7 +34,7 @@ pub use understudy_node::EVENTS_PREFIX;
 ///
 /// Starts the processes with everything that protection needs. The program sees WORKERS ranks; the
 /// spares sleep until one of them is needed. Settings may also be given as environment variables of
-/// the same meaning; an option takes precedence.
+/// equal meaning; an option takes precedence.
 #[derive(clap::Args)]
 #[command(after_help = "Exit status:\n  \
     that of the program, as far as it came to its end; else\n  \
