@@ -270,7 +270,7 @@ def recover_once(bench, static, dynamic):
     resume = next(event for event in events if event["type"] == "resume" and event["rank"] == 0)
     phases["detect"] = (resume["at"] - resume["total_ns"] - killed) * 1e-9
     for event in events:
-        # The understudy's time, where it has work of its own.
+        # The replacement's time in the stages in which it has work of its own.
         if event["type"] == "stage" and event["stage"] in STAGES and event["rank"] == (2 if event["stage"] in ("fetch", "load", "reprotect") else 0):
             phases[event["stage"]] = event["ns"] * 1e-9
     phases["first iteration"] = (min(again) - resume["at"]) * 1e-9

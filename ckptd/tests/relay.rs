@@ -368,7 +368,7 @@ fn attaching_tells_what_is_wrong() {
 
 #[allow(unsafe_code)]
 fn kill(pid: u32, signal: i32) {
-    // SAFETY: the signal goes to a child of this test that has not been waited for.
+    // SAFETY: the signal is sent to a child of this test that has not been waited for.
     assert_eq!(unsafe { libc::kill(pid as i32, signal) }, 0);
 }
 

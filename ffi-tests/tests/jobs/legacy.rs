@@ -122,8 +122,8 @@ fn an_heir_may_die_before_it_has_its_part() {
         ["agree", "fetch", "load", "replace", "rebuild", "reprotect"],
         2,
     ) {
-        // The spare replaces worker 1, and a new process becomes the spare; it also replaces the
-        // process with the last replica.
+        // The spare replaces worker 1 and fails; a new process replaces the spare. The last replica
+        // is taken over by each of them in turn.
         let fault = format!(
             "kill rank=1 at=commit.end epoch=3 delay=40ms; kill rank=2 at=commit.end epoch=3 \
              delay=40ms; kill rank=4 at={stage}.end"
