@@ -1,6 +1,6 @@
 //! Ranks on several hosts, which are namespaces.
 //!
-//! The bytes of the output are equal undisturbed and with failures, and nothing is left on any host.
+//! The output is byte-identical undisturbed and with failures, and nothing is left on any host.
 
 use crate::disk;
 use ffi_tests::daemon::{self, spares_chosen};

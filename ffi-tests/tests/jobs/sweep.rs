@@ -81,7 +81,8 @@ struct Swept {
     spares: u32,
     /// True if static data are rebuilt.
     ///
-    /// The faults [`WAITING`], which every run has, ensure that replicas are reduced at [`THIN_EPOCH`].
+    /// The faults [`WAITING`], which every run has, ensure that replicas are reduced at
+    /// [`THIN_EPOCH`].
     replays: bool,
 }
 
